@@ -65,7 +65,7 @@ func closeDuringOperations(t *testing.T, url string) {
 	if _, err := limiter.Check(ctx, key); !errors.Is(err, polylimit.ErrClosed) {
 		t.Error(err)
 	}
-	if _, err := limiter.Headers(polylimit.HeaderSettings{}); !errors.Is(err, polylimit.ErrClosed) {
+	if _, err := limiter.Headers(""); !errors.Is(err, polylimit.ErrClosed) {
 		t.Error(err)
 	}
 }

@@ -56,8 +56,8 @@ type GuardOptions struct {
 	// CORSOrigins are the origins whose pages may read denials, such as "https://app.example", or only "*" for all; see
 	// Guard.CORSFields.
 	CORSOrigins []string
-	// Headers select the header fields of responses.
-	Headers HeaderSettings
+	// Headers select the header fields of responses, as in Limiter.Headers.
+	Headers string
 	// Status and Message are the response to a request over its limit: 400 to 599, and the sentence in its body. The zero values
 	// are the defaults, 429 and a sentence with the wait.
 	Status  int
@@ -206,11 +206,7 @@ func (o *GuardOptions) settings() []Option {
 	add("separate_head", strconv.FormatBool(o.SeparateHead))
 	add("count_preflights", strconv.FormatBool(o.CountPreflights))
 	add("cors_origin", o.CORSOrigins...)
-	given("headers", o.Headers.Style)
-	given("reset_form", o.Headers.ResetForm)
-	for field, name := range o.Headers.Names {
-		add("header_name."+field, name)
-	}
+	given("headers", o.Headers)
 	if o.Status != 0 {
 		add("status", strconv.Itoa(o.Status))
 	}

@@ -21,24 +21,16 @@ type Outcome struct {
 	Decision Decision
 }
 
-// HeaderSettings selects the header fields of responses. The zero value is the default.
-type HeaderSettings struct {
-	// Style is "ietf" (ratelimit-policy and ratelimit), "legacy" (x-ratelimit-limit, -remaining, -reset), "both" or "none".
-	// Retry-after is sent in any style.
-	Style string
-	// ResetForm is the form of x-ratelimit-reset: "seconds" from now, or the time since the "epoch".
-	ResetForm string
-	// Names are other names for fields of a guard, such as "x-limit" for "x-ratelimit-limit"; an empty one turns its field off.
-	Names map[string]string
-}
-
 // HeaderField is one field of a response: a name in lower case, and a value of printable ASCII.
 type HeaderField struct {
 	Name, Value string
 }
 
-// Headers are the fields of the response to a request, in a fixed order.
-func (l *Limiter) Headers(settings HeaderSettings, outcomes ...Outcome) ([]HeaderField, error) {
+// Headers are the fields of the response to a request, in a fixed order. The settings are words in any order, separated by spaces; those
+// that are left out are "ietf" and "seconds": "ietf" (ratelimit-policy and ratelimit), "legacy" (x-ratelimit-limit, -remaining, -reset),
+// "both" or "none"; whether x-ratelimit-reset is in "seconds" from now, or since the "epoch"; and other names for fields, such as
+// "x-ratelimit-limit=x-limit", where an empty name turns its field off. Retry-after is sent in any case.
+func (l *Limiter) Headers(settings string, outcomes ...Outcome) ([]HeaderField, error) {
 	if err := l.enter(); err != nil {
 		return nil, err
 	}
@@ -62,24 +54,22 @@ func headerFields(text string) []HeaderField {
 }
 
 // headerText has a line for each field.
-func (l *Limiter) headerText(settings HeaderSettings, outcomes []Outcome) (string, error) {
+func (l *Limiter) headerText(settings string, outcomes []Outcome) (string, error) {
 	nowUs := C.uint64_t(time.Now().UnixMicro())
-	if len(outcomes) == 1 && !hasNUL(outcomes[0].Policy, settings.Style, settings.ResetForm) {
+	if len(outcomes) == 1 && !hasNUL(outcomes[0].Policy, settings) {
 		own := scratches.Get().(*scratch)
 		defer scratches.Put(own)
 		outcomes[0].Decision.toC(&own.decision)
 		policy := outcomes[0].Policy
 		status := C.polylimit_go_headers(l.limiter, textStart(policy), C.size_t(len(policy)), &own.decision,
-			textStart(settings.Style), C.size_t(len(settings.Style)), textStart(settings.ResetForm),
-			C.size_t(len(settings.ResetForm)), nowUs, own.start(), C.size_t(len(own.buffer)), &own.length,
+			textStart(settings), C.size_t(len(settings)), nowUs, own.start(), C.size_t(len(own.buffer)), &own.length,
 			&own.failure[0], C.size_t(len(own.failure)))
 		if text, isDone, err := own.text(status); isDone {
 			return text, err
 		}
 	}
-	style, resetForm, err := optionalTexts(settings.Style, settings.ResetForm)
-	defer free(style)
-	defer free(resetForm)
+	headers, _, err := optionalTexts(settings, "")
+	defer free(headers)
 	if err != nil {
 		return "", err
 	}
@@ -89,7 +79,7 @@ func (l *Limiter) headerText(settings HeaderSettings, outcomes []Outcome) (strin
 		return "", err
 	}
 	return rendered(func(buffer *C.char, capacity C.size_t, length *C.size_t, failure *message) C.polylimit_status {
-		return C.polylimit_headers_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)), style, resetForm, nowUs,
+		return C.polylimit_headers_render(l.limiter, plain.start(), C.size_t(len(plain.outcomes)), headers, nowUs,
 			buffer, capacity, length, &failure[0], C.size_t(len(failure)))
 	})
 }

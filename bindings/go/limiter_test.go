@@ -235,7 +235,7 @@ func TestDecisionBecomesFieldsAndAProblem(t *testing.T) {
 	if problem == nil || problem.Status != 429 || !strings.Contains(problem.Body, "quota-exceeded") {
 		t.Fatalf("the response to a denial is %+v", problem)
 	}
-	fields := must(limiter.Headers(polylimit.HeaderSettings{}, outcome))(t)
+	fields := must(limiter.Headers("", outcome))(t)
 	if len(fields) != 3 || fields[2].Name != "retry-after" {
 		t.Fatalf("the fields of a denial are %+v", fields)
 	}

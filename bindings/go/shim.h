@@ -257,20 +257,19 @@ static inline int polylimit_go_text(char *place, size_t capacity, const char *te
 
 // Renders the header fields of one outcome. POLYLIMIT_PENDING: a text is too long for this function.
 static inline polylimit_status polylimit_go_headers(const polylimit_limiter *limiter, const char *policy, size_t policy_length,
-                                                    const polylimit_decision *decision, const char *style,
-                                                    size_t style_length, const char *form, size_t form_length,
-                                                    uint64_t now_us, char *buffer, size_t capacity, size_t *length,
-                                                    char *message, size_t message_capacity) {
-    char policy_text[POLYLIMIT_GO_SHORT], style_text[POLYLIMIT_GO_SHORT], form_text[POLYLIMIT_GO_SHORT];
-    const char *style_or_null, *form_or_null;
+                                                    const polylimit_decision *decision, const char *headers,
+                                                    size_t headers_length, uint64_t now_us, char *buffer,
+                                                    size_t capacity, size_t *length, char *message,
+                                                    size_t message_capacity) {
+    char policy_text[POLYLIMIT_GO_SHORT], headers_text[POLYLIMIT_GO_SHORT];
+    const char *headers_or_null;
     polylimit_outcome outcome = {NULL, decision};
     if (!polylimit_go_text(policy_text, sizeof policy_text, policy, policy_length, &outcome.policy) ||
-        !polylimit_go_text(style_text, sizeof style_text, style, style_length, &style_or_null) ||
-        !polylimit_go_text(form_text, sizeof form_text, form, form_length, &form_or_null)) {
+        !polylimit_go_text(headers_text, sizeof headers_text, headers, headers_length, &headers_or_null)) {
         return POLYLIMIT_PENDING;
     }
-    return polylimit_headers_render(limiter, &outcome, 1, style_or_null, form_or_null, now_us, buffer, capacity, length,
-                                    message, message_capacity);
+    return polylimit_headers_render(limiter, &outcome, 1, headers_or_null, now_us, buffer, capacity, length, message,
+                                    message_capacity);
 }
 
 // Finds the key of a client with at most one line of the forwarding header. POLYLIMIT_PENDING: the peer is too long for this

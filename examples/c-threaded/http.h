@@ -71,7 +71,7 @@ static size_t respond(const polylimit_limiter *limiter, const polylimit_decision
     uint32_t status = 0;
     polylimit_outcome outcome = {NULL, decision};
     uint64_t now_us = (uint64_t)time(NULL) * 1000000;
-    if (polylimit_headers_render(limiter, &outcome, 1, NULL, NULL, now_us, fields, sizeof fields, NULL, message,
+    if (polylimit_headers_render(limiter, &outcome, 1, NULL, now_us, fields, sizeof fields, NULL, message,
                                  sizeof message) != POLYLIMIT_OK) {
         fprintf(stderr, "%s\n", message);
     }

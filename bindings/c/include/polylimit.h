@@ -1726,8 +1726,7 @@ extern int pthread_setcancelstate(int state, int *before);
  * - `count_preflights` ("true", "false"): preflights count; see polylimit_guard_applies_to.
  * - `cors_origin`, any number of times: an origin whose pages may read denials, such as "https://app.example", or only "*" for all; see
  *   polylimit_guard_cors_fields.
- * - `headers` and `reset_form`: as `style` and `reset_form` of polylimit_headers_render.
- * - `header_name.<field>`: another name for a field, such as "x-limit" for `header_name.x-ratelimit-limit`; an empty one turns it off.
+ * - `headers`: as in polylimit_headers_render.
  * - `status` (400 to 599; 429 by default) and `message`: the response to a request over its limit.
  * - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
  * - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
@@ -1986,17 +1985,21 @@ polylimit_status polylimit_guard_check_outcome(const struct polylimit_guard_chec
  * Writes the header fields of the response to a request, each as "name: value\r\n" with the name in lower case and a value of
  * printable ASCII.
  *
- * `outcomes` are the `outcome_count` decisions about the request. `style` selects the fields: "ietf" (ratelimit-policy,
- * ratelimit), "legacy" (x-ratelimit-limit, -remaining, -reset), "both" or "none"; retry-after is sent in any style.
- * `reset_form` is the form of x-ratelimit-reset: "seconds" from now, or the time since the "epoch", for which `now_us` is the
- * current time in microseconds since the Unix epoch. NULL is the default of either, "ietf" and "seconds". The length without
- * the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
+ * `outcomes` are the `outcome_count` decisions about the request. `headers` are words, separated by spaces, in any order; NULL and what
+ * they do not mention are the defaults, "ietf seconds":
+ *
+ * - which fields are sent: "ietf" (ratelimit-policy, ratelimit), "legacy" (x-ratelimit-limit, -remaining, -reset), "both" or "none";
+ *   retry-after is sent in any case;
+ * - the form of x-ratelimit-reset: "seconds" from now, or the time since the "epoch", for which `now_us` is the current time in
+ *   microseconds since the Unix epoch;
+ * - another name for a field, such as "x-ratelimit-limit=x-limit"; an empty one turns the field off.
+ *
+ * The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
  */
 polylimit_status polylimit_headers_render(const struct polylimit_limiter *limiter,
                                           const struct polylimit_outcome *outcomes,
                                           size_t outcome_count,
-                                          const char *style,
-                                          const char *reset_form,
+                                          const char *headers,
                                           uint64_t now_us,
                                           char *buffer,
                                           size_t capacity,

@@ -253,15 +253,15 @@ public:
         });
     }
 
-    /** The header fields of a response, each as "name: value\r\n". `style` and `reset_form` are as in polylimit.h. */
+    /** The header fields of a response, each as "name: value\r\n". `headers` are as in polylimit.h. */
     [[nodiscard]] std::string headers(const Decision &decision, const char *policy = nullptr,
-                                      const char *style = nullptr, const char *reset_form = nullptr) const {
+                                      const char *headers = nullptr) const {
         auto now = std::chrono::system_clock::now().time_since_epoch();
         auto now_us = std::chrono::duration_cast<std::chrono::microseconds>(now).count();
         polylimit_outcome outcome = {policy, &decision.plain()};
         return detail::text([&](char *buffer, std::size_t capacity, std::size_t *length, detail::Message &message) {
-            return polylimit_headers_render(get(), &outcome, 1, style, reset_form, static_cast<std::uint64_t>(now_us),
-                                            buffer, capacity, length, message.start(), message.capacity());
+            return polylimit_headers_render(get(), &outcome, 1, headers, static_cast<std::uint64_t>(now_us), buffer,
+                                             capacity, length, message.start(), message.capacity());
         });
     }
 

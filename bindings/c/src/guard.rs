@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use polylimit::http::guard::Guard;
 use polylimit::http::guard::GuardBuilder;
+use polylimit::http::headers::HeaderSettings;
 
 use crate::arguments::TextBuffer;
 use crate::arguments::array;
@@ -46,8 +47,7 @@ pub struct polylimit_guard {
 /// - `count_preflights` ("true", "false"): preflights count; see polylimit_guard_applies_to.
 /// - `cors_origin`, any number of times: an origin whose pages may read denials, such as "https://app.example", or only "*" for all; see
 ///   polylimit_guard_cors_fields.
-/// - `headers` and `reset_form`: as `style` and `reset_form` of polylimit_headers_render.
-/// - `header_name.<field>`: another name for a field, such as "x-limit" for `header_name.x-ratelimit-limit`; an empty one turns it off.
+/// - `headers`: as in polylimit_headers_render.
 /// - `status` (400 to 599; 429 by default) and `message`: the response to a request over its limit.
 /// - `dry_run` ("true", "false"): decides, spends and reports without ever denying.
 /// - `reserved` ("true", "false"): requests are reserved under every policy until polylimit_guard_check_end says what was spent, and not
@@ -190,11 +190,7 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         "method" => builder.method(value),
         "separate_head" => builder.separate_head(parsed(name, value, "true or false")?),
         "count_preflights" => builder.count_preflights(parsed(name, value, "true or false")?),
-        "headers" => builder.header_style(value.parse()?),
-        _ if name.starts_with("header_name.") => {
-            builder.header_name(name.replacen("header_name.", "", 1), value)
-        }
-        "reset_form" => builder.reset_form(value.parse()?),
+        "headers" => builder.headers(value.parse::<HeaderSettings>()?),
         "status" => builder.status(parsed(name, value, "400 to 599")?),
         "message" => builder.message(value),
         "dry_run" => builder.dry_run(parsed(name, value, "true or false")?),
@@ -205,8 +201,8 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         _ => {
             return Err(Failure::invalid(format!(
                 "option {} is not known: allowed are policy, per_request, scope, per_route, key_part, missing_key, cost, \
-                 cost.<policy>, method, separate_head, count_preflights, cors_origin, headers, reset_form, header_name.<field>, \
-                 status, message, dry_run, reserved, reserved.<policy>, spent, spent.<policy>, by_configuration, ttl_us, max_age_us",
+                 cost.<policy>, method, separate_head, count_preflights, cors_origin, headers, status, \
+                 message, dry_run, reserved, reserved.<policy>, spent, spent.<policy>, by_configuration, ttl_us, max_age_us",
                 name.escape_debug()
             )));
         }

@@ -22,18 +22,22 @@ pub struct polylimit_outcome {
 /// Writes the header fields of the response to a request, each as "name: value\r\n" with the name in lower case and a value of
 /// printable ASCII.
 ///
-/// `outcomes` are the `outcome_count` decisions about the request. `style` selects the fields: "ietf" (ratelimit-policy,
-/// ratelimit), "legacy" (x-ratelimit-limit, -remaining, -reset), "both" or "none"; retry-after is sent in any style.
-/// `reset_form` is the form of x-ratelimit-reset: "seconds" from now, or the time since the "epoch", for which `now_us` is the
-/// current time in microseconds since the Unix epoch. NULL is the default of either, "ietf" and "seconds". The length without
-/// the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
+/// `outcomes` are the `outcome_count` decisions about the request. `headers` are words, separated by spaces, in any order; NULL and what
+/// they do not mention are the defaults, "ietf seconds":
+///
+/// - which fields are sent: "ietf" (ratelimit-policy, ratelimit), "legacy" (x-ratelimit-limit, -remaining, -reset), "both" or "none";
+///   retry-after is sent in any case;
+/// - the form of x-ratelimit-reset: "seconds" from now, or the time since the "epoch", for which `now_us` is the current time in
+///   microseconds since the Unix epoch;
+/// - another name for a field, such as "x-ratelimit-limit=x-limit"; an empty one turns the field off.
+///
+/// The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_headers_render(
     limiter: *const polylimit_limiter,
     outcomes: *const polylimit_outcome,
     outcome_count: usize,
-    style: *const c_char,
-    reset_form: *const c_char,
+    headers: *const c_char,
     now_us: u64,
     buffer: *mut c_char,
     capacity: usize,
@@ -43,21 +47,10 @@ pub unsafe extern "C" fn polylimit_headers_render(
 ) -> polylimit_status {
     // SAFETY: the caller guarantees the buffer.
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
-        // SAFETY: the caller guarantees a limiter, outcomes, and texts or NULL.
-        let (outcomes, style, reset_form) = unsafe {
-            (
-                read_outcomes(limiter, outcomes, outcome_count)?,
-                optional_text(style, "style")?,
-                optional_text(reset_form, "reset_form")?,
-            )
-        };
-        let mut settings = HeaderSettings::default();
-        if let Some(style) = style {
-            settings = settings.style(style.parse()?);
-        }
-        if let Some(form) = reset_form {
-            settings = settings.reset_form(form.parse()?);
-        }
+        // SAFETY: the caller guarantees a limiter, outcomes, and a text or NULL.
+        let (outcomes, headers) =
+            unsafe { (read_outcomes(limiter, outcomes, outcome_count)?, optional_text(headers, "headers")?) };
+        let settings: HeaderSettings = headers.unwrap_or_default().parse()?;
         let text = lines(&fields(&borrowed(&outcomes), &settings, now_us), "");
         // SAFETY: the caller guarantees the buffer.
         unsafe { TextBuffer { start: buffer, capacity, length_out }.write(&text) }

@@ -109,8 +109,8 @@ type Options[R, D any] struct {
 	// default logs it to slog.Default. An error that is not the store's is answered by 500. A client that has disconnected is
 	// not an error: its request gets the status 499, which the client does not see.
 	OnError func(R, error)
-	// Headers select the header fields of responses.
-	Headers polylimit.HeaderSettings
+	// Headers select the header fields of responses, as in polylimit.Limiter.Headers.
+	Headers string
 }
 
 // PolicyCharge is what a policy of a list has for itself; what is not set is that of Options.

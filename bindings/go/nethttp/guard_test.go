@@ -371,11 +371,7 @@ func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[s
 		case "cors_origins":
 			read(&options.CORSOrigins)
 		case "headers":
-			read(&options.Headers.Style)
-		case "reset_form":
-			read(&options.Headers.ResetForm)
-		case "header_names":
-			read(&options.Headers.Names)
+			read(&options.Headers)
 		case "status":
 			read(&options.Status)
 		case "message":

@@ -112,7 +112,7 @@ func TestExactlyTheLimitIsAdmitted(t *testing.T) {
 }
 
 func TestResponseHasHeaderFieldsAndBody(t *testing.T) {
-	server := serve(t, "memory:", "1/hour fixed_window", nethttp.Options{Key: user, Headers: polylimit.HeaderSettings{Style: "both"}})
+	server := serve(t, "memory:", "1/hour fixed_window", nethttp.Options{Key: user, Headers: "both"})
 	allowed := get(t, server.URL+"/?user=a")
 	if allowed.status != 200 || allowed.body != "hello" || allowed.header.Get("Ratelimit-Policy") != `"web";q=1;w=3600` ||
 		allowed.header.Get("Ratelimit") != `"web";r=0;t=3600` || allowed.header.Get("X-Ratelimit-Remaining") != "0" {
@@ -209,7 +209,7 @@ func TestOptions(t *testing.T) {
 		for message, options := range map[string]nethttp.Options{
 			"policy is an empty list: allowed is a policy's name": {Policies: []string{}},
 			`policy "ip" is a duplicate: leave out one`:           {Policies: []string{"ip", "5/hour", "ip"}},
-			`header style "all" is not known`:                     {Headers: polylimit.HeaderSettings{Style: "all"}},
+			`header setting "all" is not known`:                   {Headers: "all"},
 			"both Key and KeyParts":                               {Key: user, KeyParts: []nethttp.KeyPart{nethttp.Address()}},
 			"Options.User is needed":                              {KeyParts: []nethttp.KeyPart{nethttp.User()}},
 			`key part "ip" cannot be read`:                        {KeyParts: []nethttp.KeyPart{"ip"}},

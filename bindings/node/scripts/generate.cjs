@@ -43,8 +43,6 @@ function tables() {
     union("Degradation", "Why a healthy store might have answered otherwise.", all.degradations),
     union("Outage", "How a policy decides while its store is unavailable.", all.outages),
     union("Algorithm", "The algorithm by which a quota counts.", all.algorithms),
-    union("HeaderStyle", "Which header fields show a client its limits.", all.headerStyles),
-    union("ResetForm", "The form of the time in `x-ratelimit-reset`.", all.resetForms),
     union("ForwardingHeader", "The header in which proxies report the address of their client.", all.forwardingHeaders),
     union("QuotasSource", "Where the effective quotas of a key come from.", all.quotasSources),
     union("PolicyMode", "Whether a policy decides.", all.policyModes),

@@ -2,7 +2,7 @@
 
 use napi_derive::napi;
 use polylimit::http::guard::{Guard, KeyPart};
-use polylimit::http::headers::{HeaderStyle, ResetForm};
+use polylimit::http::headers::HeaderSettings;
 
 use crate::error::{Result, to_js_error};
 use crate::number::{ANY, TTL, cost, duration, whole};
@@ -30,9 +30,6 @@ pub struct GuardSettings {
     pub count_preflights: bool,
     pub cors_origins: Vec<String>,
     pub headers: Option<String>,
-    pub reset_form: Option<String>,
-    /// Other names of fields, each by the usual name; an empty one turns the field off.
-    pub header_names: Vec<Vec<String>>,
     pub status: Option<f64>,
     pub message: Option<String>,
     pub dry_run: bool,
@@ -94,16 +91,8 @@ pub(crate) fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Res
     for method in settings.methods {
         builder = builder.method(method);
     }
-    if let Some(style) = settings.headers {
-        builder = builder.header_style(style.parse::<HeaderStyle>().map_err(to_js_error)?);
-    }
-    if let Some(form) = settings.reset_form {
-        builder = builder.reset_form(form.parse::<ResetForm>().map_err(to_js_error)?);
-    }
-    for pair in settings.header_names {
-        if let [field, name] = &pair[..] {
-            builder = builder.header_name(field, name);
-        }
+    if let Some(headers) = settings.headers {
+        builder = builder.headers(headers.parse::<HeaderSettings>().map_err(to_js_error)?);
     }
     if let Some(status) = settings.status {
         let status = whole("status", status, "400 to 599")?;

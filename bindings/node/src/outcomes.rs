@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use napi_derive::napi;
-use polylimit::http::headers::{self, HeaderSettings, HeaderStyle, ResetForm};
+use polylimit::http::headers::{self, HeaderSettings};
 use polylimit::{Decision, Policy};
 
 use crate::error::{Result, catch_panic, to_js_error};
@@ -13,15 +13,6 @@ use crate::field_text;
 use crate::limiter::NativeLimiter;
 use crate::limiter_handle::LimiterHandle;
 use crate::number;
-
-/// Which fields a response has. Those settings that are absent have the core's defaults.
-#[napi(object, object_to_js = false)]
-pub struct FieldSettings {
-    pub headers: Option<String>,
-    pub reset_form: Option<String>,
-    /// Other names of fields, each by the usual name; an empty one turns the field off.
-    pub header_names: Vec<Vec<String>>,
-}
 
 /// The response to a denied request.
 #[napi(object, object_from_js = false)]
@@ -58,19 +49,11 @@ impl NativeOutcomes {
         })
     }
 
-    /// The fields of the response: names and values, each on a line.
+    /// The fields of the response that these settings select: names and values, each on a line.
     #[napi]
-    pub fn fields(&self, settings: FieldSettings) -> Result<String> {
+    pub fn fields(&self, settings: String) -> Result<String> {
         catch_panic(|| {
-            let mut chosen = HeaderSettings::default();
-            if let Some(style) = settings.headers {
-                chosen = chosen.style(style.parse::<HeaderStyle>().map_err(to_js_error)?);
-            }
-            if let Some(form) = settings.reset_form {
-                chosen = chosen.reset_form(form.parse::<ResetForm>().map_err(to_js_error)?);
-            }
-            let names = settings.header_names.iter().filter_map(|pair| Some((pair.first()?, pair.get(1)?)));
-            let chosen = chosen.names(names).map_err(to_js_error)?;
+            let chosen: HeaderSettings = settings.parse().map_err(to_js_error)?;
             let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
             let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
             Ok(self.using(|outcomes| field_text::all(&headers::fields(outcomes, &chosen, now_us))))

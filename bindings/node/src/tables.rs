@@ -4,7 +4,6 @@ use napi_derive::napi;
 use polylimit::admin::{PolicyMode, QuotasSource};
 use polylimit::decision::{Cause, Degradation, Source};
 use polylimit::http::ForwardingHeader;
-use polylimit::http::headers::{HeaderStyle, ResetForm};
 use polylimit::quota::Algorithm;
 use polylimit::raw::{OptionKind, OptionPlace, Suggestion};
 use polylimit::storage::Outage;
@@ -27,8 +26,6 @@ pub struct Tables {
     pub degradations: Vec<&'static str>,
     pub outages: Vec<&'static str>,
     pub algorithms: Vec<&'static str>,
-    pub header_styles: Vec<&'static str>,
-    pub reset_forms: Vec<&'static str>,
     pub forwarding_headers: Vec<&'static str>,
     pub quotas_sources: Vec<&'static str>,
     pub policy_modes: Vec<&'static str>,
@@ -48,8 +45,6 @@ pub fn tables() -> Tables {
         degradations: Degradation::ALL.iter().map(|degradation| degradation.name()).collect(),
         outages: Outage::ALL.iter().map(|outage| outage.name()).collect(),
         algorithms: Algorithm::ALL.iter().map(|algorithm| algorithm.name()).collect(),
-        header_styles: HeaderStyle::ALL.iter().map(|style| style.name()).collect(),
-        reset_forms: ResetForm::ALL.iter().map(|form| form.name()).collect(),
         forwarding_headers: ForwardingHeader::ALL.iter().map(|header| header.name()).collect(),
         quotas_sources: QuotasSource::ALL.iter().map(|source| source.name()).collect(),
         policy_modes: PolicyMode::ALL.iter().map(|mode| mode.name()).collect(),

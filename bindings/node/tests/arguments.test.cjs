@@ -213,7 +213,6 @@ test("a value that cannot have options is refused wherever options are read", as
     "fields of a response": (options) => headerFields(limiter, { decision: limiter.checkSync("k") }, options),
     fetch: (options) => createFetch(options),
     express: (options) => rateLimit(options),
-    "names of fields": (headerNames) => rateLimit({ ...middleware, headerNames }),
   };
   for (const [name, call] of Object.entries(calls)) {
     for (const [kind, value] of Object.entries(NO_OPTIONS)) {

@@ -218,8 +218,6 @@ function optionsOf(given, limiter, { header, sent, status, respond }) {
     else if (name === "dry_run") options.dryRun = value;
     else if (name === "separate_head") options.separateHead = value;
     else if (name === "cors_origins") options.corsOrigins = value;
-    else if (name === "reset_form") options.resetForm = value;
-    else if (name === "header_names") options.headerNames = value;
     else if (name === "on_denied") options.onDenied = (_, ...context) => respond(value, ...context);
     else if (name === "on_outage") options.onOutage = () => (value === "leave" ? undefined : value);
     else if (!["store", "costs", "spent"].includes(name)) options[name] = value;

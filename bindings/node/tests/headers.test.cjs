@@ -33,8 +33,8 @@ test("fields have all policies, in each style and form and by each name", async 
     ["ratelimit-policy", '"api";q=2;w=60, "day";q=9;w=86400'],
     ["ratelimit", '"api";r=1;t=60, "day";r=8;t=86400'],
   ]);
-  const headerNames = { "x-ratelimit-limit": "", "x-ratelimit-remaining": "X-Left" };
-  const [left, reset] = headerFields(limiter, outcomes, { headers: "legacy", resetForm: "epoch", headerNames });
+  const headers = "legacy epoch x-ratelimit-limit= x-ratelimit-remaining=X-Left";
+  const [left, reset] = headerFields(limiter, outcomes, { headers });
   assert.deepEqual(left, ["x-left", "1"]);
   const now = Date.now() / 1000;
   assert.equal(reset[0], "x-ratelimit-reset");

@@ -78,11 +78,10 @@ limiter.check("user", { signal: AbortSignal.abort() });
 async function respond(): Promise<DenialResponse | undefined> {
   const decision = await limiter.check("user", "api");
   const fields: HeaderFields = headerFields(limiter, [{ policy: "api", decision }], {
-    headers: "both",
-    resetForm: "epoch",
+    headers: "both epoch",
   });
-  // @ts-expect-error unknown style
-  headerFields(limiter, { decision }, { headers: "some" });
+  // @ts-expect-error one text
+  headerFields(limiter, { decision }, { headers: ["both"] });
   // @ts-expect-error a decision is required
   headerFields(limiter, { policy: "api" });
   return denialOf(limiter, { policy: "api", decision }, { cost: fields.length, accept: undefined });
@@ -223,8 +222,8 @@ app.use(rateLimit({ limiter, policy: (req: Request) => (req.ip === "::1" ? undef
 app.use(rateLimit({ limiter, policy: [{ policy: "tpm", cost: "5" }] }));
 // @ts-expect-error not a part of a key
 app.use(rateLimit({ limiter, key: "ip" }));
-// @ts-expect-error unknown header style
-app.use(rateLimit({ limiter, headers: "all" }));
+// @ts-expect-error one text
+app.use(rateLimit({ limiter, headers: { style: "legacy" } }));
 // @ts-expect-error units are a number
 app.use(rateLimit({ limiter, spent: () => "5" }));
 app.use(limitRequests({ windowMs: 60_000, limit: 100, store: new PolylimitStore({ limiter, prefix: "web:" }) }));

@@ -255,8 +255,8 @@ export declare class NativeOutcomes {
   constructor(limiter: NativeLimiter)
   /** Adds the decision that stands in the arrays, and its policy: a name, quotas, or nothing for the limiter's only one. */
   add(policy?: string | undefined | null): void
-  /** The fields of the response: names and values, each on a line. */
-  fields(settings: FieldSettings): string
+  /** The fields of the response that these settings select: names and values, each on a line. */
+  fields(settings: string): string
   /** The response for a client with this `accept` field; `None` when no decision is a denial. */
   response(cost: number, accept?: string | undefined | null): NativeResponse | null
 }
@@ -409,13 +409,6 @@ export declare const enum Field {
   FirstQuota = 25,
 }
 
-export interface FieldSettings {
-  headers?: string
-  resetForm?: string
-  /** Other names of fields, each by the usual name; an empty one turns the field off. */
-  headerNames: Array<Array<string>>
-}
-
 export interface GuardSettings {
   /** `None` for the only policy of the limiter. */
   policies?: Array<string>
@@ -436,9 +429,6 @@ export interface GuardSettings {
   countPreflights: boolean
   corsOrigins: Array<string>
   headers?: string
-  resetForm?: string
-  /** Other names of fields, each by the usual name; an empty one turns the field off. */
-  headerNames: Array<Array<string>>
   status?: number
   message?: string
   dryRun: boolean
@@ -719,8 +709,6 @@ export interface Tables {
   degradations: Array<string>
   outages: Array<string>
   algorithms: Array<string>
-  headerStyles: Array<string>
-  resetForms: Array<string>
   forwardingHeaders: Array<string>
   quotasSources: Array<string>
   policyModes: Array<string>

@@ -1,6 +1,6 @@
 /** The response to a request that is limited: its header fields, and the body of one that does not proceed. */
 
-import { Field, type FieldSettings, type NativeOutcomes } from "./addon";
+import { Field, type NativeOutcomes } from "./addon";
 import { checkedOptions, notAllowed, number, text } from "./arguments";
 import { type Decision, writeDecision } from "./decision";
 import { callNative } from "./errors";
@@ -8,21 +8,20 @@ import { exchange, fields as sharedFields } from "./exchange";
 import type { Limiter } from "./limiter";
 import { native } from "./native";
 import { nativeLimiter } from "./native_limiters";
-import type { HeaderStyle, ResetForm } from "./tables";
 
 const fields = sharedFields;
 
 /** Which header fields a response gets. */
 export interface HeaderOptions {
-  /** `ietf` (`ratelimit-policy` and `ratelimit`), `legacy` (`x-ratelimit-*`), `both` or `none`; by default `ietf`. */
-  readonly headers?: HeaderStyle;
-  /** Whether `x-ratelimit-reset` is in `seconds` from now (the default) or since the `epoch`. */
-  readonly resetForm?: ResetForm;
   /**
-   * Other names of fields, such as `{ ratelimit: "x-quota" }`: names of up to 64 characters. An empty name turns the field
-   * off. `retry-after` keeps its name.
+   * Words in any order, separated by spaces; by default `"ietf seconds"`:
+   *
+   * - `ietf` (`ratelimit-policy` and `ratelimit`), `legacy` (`x-ratelimit-*`), `both` or `none`;
+   * - whether `x-ratelimit-reset` is in `seconds` from now or since the `epoch`;
+   * - another name for a field, such as `ratelimit=x-quota`, of up to 64 characters. An empty name turns the field off.
+   *   `retry-after` keeps its name.
    */
-  readonly headerNames?: Readonly<Record<string, string>>;
+  readonly headers?: string;
 }
 
 /** The problem document of a request that does not proceed (RFC 9457), and the same as text. */
@@ -78,6 +77,9 @@ export function changedFields(previous: HeaderFields, text: string): HeaderField
   return previous.map((field, at) => ((changed >> at) & 1 ? [field[0], lines[line++]] : field));
 }
 
+/** What the option `headers` may be. */
+export const HEADER_SETTINGS = 'a text, such as "legacy epoch"';
+
 /** Names and values, each on a line. */
 export function allFields(text: string): HeaderFields {
   const lines = text === "" ? [] : text.split("\n");
@@ -97,8 +99,6 @@ export function problem(): Problem {
   return { ...found, violated: Array.from(found.violated) };
 }
 
-const HEADER_OPTIONS = ["headers", "resetForm", "headerNames"];
-
 /**
  * The header fields of the response to a request that a program has decided itself, in a fixed order. Middlewares set them
  * themselves.
@@ -112,9 +112,10 @@ export function headerFields(
   outcomes: PolicyDecision | readonly PolicyDecision[],
   options: HeaderOptions = {},
 ): HeaderFields {
-  const settings = fieldSettings(checkedOptions("options", options, HEADER_OPTIONS));
+  const { headers = "" } = checkedOptions("options", options, ["headers"]);
+  text("headers", headers, HEADER_SETTINGS);
   const all = nativeOutcomes(limiter, outcomes);
-  return allFields(callNative(() => all.fields(settings)));
+  return allFields(callNative(() => all.fields(headers)));
 }
 
 /**
@@ -152,17 +153,4 @@ function nativeOutcomes(limiter: Limiter, given: PolicyDecision | readonly Polic
     callNative(() => all.add(policy));
   }
   return all;
-}
-
-/** The options as the addon takes them. */
-export function fieldSettings({ headers, resetForm, headerNames = {} }: HeaderOptions): FieldSettings {
-  checkedOptions("headerNames", headerNames, Object.keys(headerNames));
-  return {
-    headers: headers === undefined ? undefined : text("headers", headers, "the name of a style"),
-    resetForm: resetForm === undefined ? undefined : text("resetForm", resetForm, "the name of a form"),
-    headerNames: Object.entries(headerNames).map(([field, name]) => [
-      field,
-      text("headerNames", name, "the name of a field"),
-    ]),
-  };
 }

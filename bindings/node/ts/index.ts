@@ -80,11 +80,9 @@ export type {
   Degradation,
   ErrorCode,
   ForwardingHeader,
-  HeaderStyle,
   Outage,
   PolicyMode,
   QuotasSource,
-  ResetForm,
   Source,
   StoreOptions,
 } from "./tables";

@@ -65,18 +65,6 @@ export type Algorithm =
   | "sliding_log"
   | "concurrency";
 
-/** Which header fields show a client its limits. */
-export type HeaderStyle =
-  | "ietf"
-  | "legacy"
-  | "both"
-  | "none";
-
-/** The form of the time in `x-ratelimit-reset`. */
-export type ResetForm =
-  | "seconds"
-  | "epoch";
-
 /** The header in which proxies report the address of their client. */
 export type ForwardingHeader =
   | "x-forwarded-for"

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use polylimit::Limiter;
 use polylimit::http::ClientAddressRules;
 use polylimit::http::guard::{Guard, RequestFacts, Verdict};
+use polylimit::http::headers::HeaderSettings;
 use pyo3::prelude::*;
-use pyo3::types::PyMapping;
 
 use crate::configuration::{OwnedAttributes, PyRequestAttributes};
 use crate::convert::{
@@ -44,7 +44,7 @@ impl PyGuard {
     #[new]
     #[pyo3(signature = (
         limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, costs, methods, headers,
-        reset_form, header_names, status, message, dry_run, client_address, count, spent, spent_each, spent_by, spent_by_each, ttl, max_age,
+        status, message, dry_run, client_address, count, spent, spent_each, spent_by, spent_by_each, ttl, max_age,
         separate_head, count_preflights, cors_origins
     ))]
     #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
@@ -62,8 +62,6 @@ impl PyGuard {
         costs: Vec<Option<Bound<'_, PyAny>>>,
         methods: &Bound<'_, PyAny>,
         headers: &Bound<'_, PyAny>,
-        reset_form: &Bound<'_, PyAny>,
-        header_names: &Bound<'_, PyAny>,
         status: Option<&Bound<'_, PyAny>>,
         message: Option<&Bound<'_, PyAny>>,
         dry_run: &Bound<'_, PyAny>,
@@ -90,8 +88,6 @@ impl PyGuard {
         let cors_origins = read_texts("cors_origins", cors_origins)?;
         let missing_key = Utf8Text::read(missing_key, "missing_key")?;
         let headers = Utf8Text::read(headers, "headers")?;
-        let reset_form = Utf8Text::read(reset_form, "reset_form")?;
-        let header_names = read_header_names(header_names)?;
         let message = message.map(|message| Utf8Text::read(message, "message")).transpose()?;
         let dry_run = read_bool("dry_run", dry_run)?;
         let separate_head = read_bool("separate_head", separate_head)?;
@@ -108,8 +104,7 @@ impl PyGuard {
                 .missing_key(missing_key.parse()?)
                 .cost(cost)
                 .costs(costs)
-                .header_style(headers.parse()?)
-                .reset_form(reset_form.parse()?)
+                .headers(headers.parse::<HeaderSettings>()?)
                 .dry_run(dry_run)
                 .separate_head(separate_head)
                 .count_preflights(count_preflights)
@@ -139,9 +134,6 @@ impl PyGuard {
             }
             for part in key_parts {
                 builder = builder.key_part(part.parse()?);
-            }
-            for (field, name) in header_names {
-                builder = builder.header_name(&*field, &*name);
             }
             if let Some(status) = status {
                 builder = builder.status(status);
@@ -325,18 +317,6 @@ fn read_costs(names: &[String], costs: &[Option<Bound<'_, PyAny>>]) -> PyResult<
 /// Reads the argument `name`, texts.
 fn read_texts(name: &str, texts: &Bound<'_, PyAny>) -> PyResult<Vec<Utf8Text>> {
     read_items(name, texts, "a list of str", |text| Utf8Text::read(&text, &format!("an item of {name}")))
-}
-
-fn read_header_names(names: &Bound<'_, PyAny>) -> PyResult<Vec<(Utf8Text, Utf8Text)>> {
-    let Ok(names) = names.cast::<PyMapping>() else {
-        return Err(wrong_type("header_names", names, "allowed is a dict of names of fields"));
-    };
-    let pairs = names.items()?.into_iter().map(|pair| {
-        let (field, name): (Bound<'_, PyAny>, Bound<'_, PyAny>) = pair.extract()?;
-        let read = |text| Utf8Text::read(text, "a name in header_names");
-        Ok((read(&field)?, read(&name)?))
-    });
-    pairs.collect()
 }
 
 fn core_limiter(limiter: &Bound<'_, PyAny>) -> PyResult<Limiter> {

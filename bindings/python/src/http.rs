@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use polylimit::http::headers::{self, HeaderSettings, HeaderStyle, Problem, ResetForm};
+use polylimit::http::headers::{self, HeaderSettings, Problem};
 use polylimit::http::{ClientAddress, ClientAddressRules, ForwardingHeader};
 use polylimit::{Decision, Policy};
 use pyo3::prelude::*;
@@ -189,47 +189,27 @@ fn with_outcomes<R>(outcomes: &Outcomes<'_>, use_them: impl FnOnce(&[headers::Ou
 /// ----------
 /// outcomes
 ///     Pairs of a policy and its decision.
-/// style
-///     ``"ietf"`` for ``ratelimit`` and ``ratelimit-policy``, ``"legacy"`` for ``x-ratelimit-*``, ``"both"`` or ``"none"``.
-///     A denial has ``retry-after`` in every style, unless the request can never be admitted.
-/// reset_form
-///     How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
+/// headers
+///     Words in any order, separated by spaces: ``ietf`` for ``ratelimit`` and ``ratelimit-policy``, ``legacy`` for
+///     ``x-ratelimit-*``, ``both`` or ``none``; whether ``x-ratelimit-reset`` is in ``seconds`` from now or since the ``epoch``;
+///     and other names of fields, such as ``ratelimit=x-quota``. A denial has ``retry-after`` in any case, unless the request can
+///     never be admitted.
 #[pyfunction]
-#[pyo3(signature = (outcomes, *, style = None, reset_form = None), text_signature = "(outcomes, *, style='ietf', reset_form='seconds')")]
+#[pyo3(signature = (outcomes, *, headers = None), text_signature = "(outcomes, *, headers='ietf seconds')")]
 pub(crate) fn header_fields(
     py: Python<'_>,
     outcomes: &Bound<'_, PyAny>,
-    style: Option<&Bound<'_, PyAny>>,
-    reset_form: Option<&Bound<'_, PyAny>>,
+    headers: Option<&Bound<'_, PyAny>>,
 ) -> PyResult<Fields> {
     let outcomes = read_outcomes(outcomes)?;
-    let settings = header_settings(py, style, reset_form)?;
+    let text = headers.map(|headers| Utf8Text::read(headers, "headers")).transpose()?;
+    let settings: HeaderSettings = call_core(py, || text.as_deref().unwrap_or_default().parse())?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
     let fields = call_core(py, || {
         Ok(with_outcomes(&outcomes, |outcomes| headers::fields(outcomes, &settings, now_us)))
     })?;
     Ok(fields.into_iter().map(|field| (field.name, field.value)).collect())
-}
-
-/// Reads the style of header fields.
-fn header_settings(
-    py: Python<'_>,
-    style: Option<&Bound<'_, PyAny>>,
-    reset_form: Option<&Bound<'_, PyAny>>,
-) -> PyResult<HeaderSettings> {
-    let style = style.map(|style| Utf8Text::read(style, "style")).transpose()?;
-    let form = reset_form.map(|form| Utf8Text::read(form, "reset_form")).transpose()?;
-    call_core(py, || {
-        let mut settings = HeaderSettings::default();
-        if let Some(style) = style {
-            settings = settings.style(style.parse::<HeaderStyle>()?);
-        }
-        if let Some(form) = form {
-            settings = settings.reset_form(form.parse::<ResetForm>()?);
-        }
-        Ok(settings)
-    })
 }
 
 /// The response to a request that at least one of these policies denied; ``None`` when all admit it.

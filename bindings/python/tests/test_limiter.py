@@ -245,17 +245,17 @@ def test_header_fields_and_problem_document():
     outcomes = [(policy, limiter.check("a"))]
     assert polylimit.problem(outcomes) is None
     outcomes = [(policy, limiter.check("a"))]
-    fields = dict(polylimit.header_fields(outcomes, style="both"))
+    fields = dict(polylimit.header_fields(outcomes, headers="both"))
     assert fields["ratelimit-policy"] == '"api";q=1;w=60'
     assert fields["x-ratelimit-remaining"] == "0"
     assert 1 <= int(fields["retry-after"]) <= 60
-    assert set(dict(polylimit.header_fields(outcomes, style="none"))) == {"retry-after"}
+    assert set(dict(polylimit.header_fields(outcomes, headers="none"))) == {"retry-after"}
     problem = polylimit.problem(outcomes)
     assert (problem.status, problem.violated) == (429, ["api"])
     assert problem.body("text/plain") == ("text/plain; charset=utf-8", problem.text)
     assert problem.body() == ("application/problem+json", problem.json)
-    with pytest.raises(InvalidArgumentError, match="header style"):
-        polylimit.header_fields([], style="new")
+    with pytest.raises(InvalidArgumentError, match="header setting \"new\" is not known"):
+        polylimit.header_fields([], headers="new")
 
 
 def test_client_address_rules_resolve_proxies():

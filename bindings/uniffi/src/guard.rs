@@ -9,6 +9,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use polylimit::http::guard::{self, KeyPart, MissingKey, RequestFacts, RequestLimits};
+use polylimit::http::headers::HeaderSettings;
 
 use crate::client_address::ClientAddressRules;
 use crate::error::{PolylimitError, Result, guarded};
@@ -66,15 +67,9 @@ pub struct GuardOptions {
     /// The policies, as `policies` calls them, for which each request brings its own units: see `GuardFacts.costs`.
     #[uniffi(default)]
     pub costs_per_request: Vec<String>,
-    /// Which fields the response has: `ietf`, `legacy`, `both` or `none`.
+    /// Which fields the response has, as in `header_fields`.
     #[uniffi(default)]
     pub headers: Option<String>,
-    /// The form of `x-ratelimit-reset`: `seconds` or `epoch`.
-    #[uniffi(default)]
-    pub reset_form: Option<String>,
-    /// Other names of fields by their default names; an empty name turns a field off.
-    #[uniffi(default)]
-    pub header_names: HashMap<String, String>,
     /// The status of a request that is over its limit, 400 to 599; 429 by default.
     #[uniffi(default)]
     pub status: Option<i32>,
@@ -252,14 +247,8 @@ impl Guard {
         if let Some(cost) = options.cost {
             builder = builder.cost(unsigned("cost", cost)?);
         }
-        if let Some(style) = options.headers {
-            builder = builder.header_style(style.parse()?);
-        }
-        if let Some(form) = options.reset_form {
-            builder = builder.reset_form(form.parse()?);
-        }
-        for (field, name) in options.header_names {
-            builder = builder.header_name(field, name);
+        if let Some(headers) = options.headers {
+            builder = builder.headers(headers.parse::<HeaderSettings>()?);
         }
         if let Some(status) = options.status {
             // A status beyond 65535 is refused like any other that is no error.

@@ -52,32 +52,13 @@ pub(crate) fn by_name(fields: Vec<headers::HeaderField>) -> HashMap<String, Stri
     fields.into_iter().map(|field| (field.name.into_owned(), field.value)).collect()
 }
 
-/// Which fields a response has; those options that are left out have the same defaults in every language.
-#[derive(Clone, Debug, Default, PartialEq, Eq, uniffi::Record)]
-pub struct HeaderOptions {
-    /// Which fields the response has: `ietf`, `legacy`, `both` or `none`. A denial has `retry-after` in all of them.
-    #[uniffi(default)]
-    pub headers: Option<String>,
-    /// The form of `x-ratelimit-reset`: `seconds` from now, or since the `epoch`.
-    #[uniffi(default)]
-    pub reset_form: Option<String>,
-    /// Other names of fields by their default names; an empty name turns a field off.
-    #[uniffi(default)]
-    pub header_names: HashMap<String, String>,
-}
-
 /// The header fields of the response to a request that a program has decided itself: values by names in lower case. A guard makes
-/// them together with its decision.
-#[uniffi::export(default(options = None))]
-pub fn header_fields(
-    outcomes: Vec<Outcome>,
-    options: Option<HeaderOptions>,
-) -> Result<HashMap<String, String>> {
-    guarded(|| {
-        let options = options.unwrap_or_default();
-        let (style, form) = (options.headers.as_deref(), options.reset_form.as_deref());
-        Ok(by_name(fields(&known(outcomes)?, style, form, &options.header_names)?))
-    })
+/// them together with its decision. `headers` are words in any order, separated by spaces, and `ietf seconds` by default: `ietf`,
+/// `legacy`, `both` or `none`; whether `x-ratelimit-reset` is in `seconds` from now or since the `epoch`; and other names of fields,
+/// such as `ratelimit=x-quota`. A denial has `retry-after` in any case.
+#[uniffi::export(default(headers = None))]
+pub fn header_fields(outcomes: Vec<Outcome>, headers: Option<String>) -> Result<HashMap<String, String>> {
+    guarded(|| Ok(by_name(fields(&known(outcomes)?, headers.as_deref())?)))
 }
 
 /// The response to a request that a program has decided itself; nothing when no decision is a denial. `cost` is the number of units
@@ -107,20 +88,8 @@ fn borrowed(outcomes: &Known) -> Vec<headers::Outcome<'_>> {
 }
 
 /// The fields of these outcomes at the system's time.
-pub(crate) fn fields<F: AsRef<str>>(
-    outcomes: &Known,
-    style: Option<&str>,
-    reset_form: Option<&str>,
-    names: impl IntoIterator<Item = (F, F)>,
-) -> Result<Vec<headers::HeaderField>> {
-    let mut settings = HeaderSettings::default();
-    if let Some(style) = style {
-        settings = settings.style(style.parse()?);
-    }
-    if let Some(form) = reset_form {
-        settings = settings.reset_form(form.parse()?);
-    }
-    let settings = settings.names(names)?;
+pub(crate) fn fields(outcomes: &Known, headers: Option<&str>) -> Result<Vec<headers::HeaderField>> {
+    let settings: HeaderSettings = headers.unwrap_or_default().parse()?;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     let now_us = u64::try_from(now.as_micros()).unwrap_or(u64::MAX);
     Ok(headers::fields(&borrowed(outcomes), &settings, now_us))
@@ -171,29 +140,18 @@ mod tests {
         assert_eq!(fields["ratelimit-policy"], r#""api";q=5;w=3600"#);
         assert!(fields["ratelimit"].starts_with(r#""api";r=3;t="#), "{fields:?}");
         assert_eq!(fields.len(), 2);
-        let names = [("x-ratelimit-limit", "x-limit"), ("x-ratelimit-reset", "")];
-        let options = HeaderOptions {
-            headers: Some("legacy".to_owned()),
-            header_names: names.map(|(field, name)| (field.to_owned(), name.to_owned())).into(),
-            ..HeaderOptions::default()
-        };
+        let headers = "legacy x-ratelimit-limit=x-limit x-ratelimit-reset=".to_owned();
         let expected = [("x-limit", "5"), ("x-ratelimit-remaining", "3")];
         let expected = expected.map(|(name, value)| (name.to_owned(), value.to_owned())).into();
-        assert_eq!(header_fields(outcomes.clone(), Some(options)).unwrap(), expected);
-        let unknown = HeaderOptions { headers: Some("new".to_owned()), ..HeaderOptions::default() };
-        let refused = header_fields(outcomes, Some(unknown)).unwrap_err();
+        assert_eq!(header_fields(outcomes.clone(), Some(headers)).unwrap(), expected);
+        let refused = header_fields(outcomes, Some("new".to_owned())).unwrap_err();
         assert_eq!(refused.kind(), polylimit::ErrorKind::InvalidArgument);
     }
 
     #[test]
     fn reset_since_the_epoch_is_after_the_time_of_the_system() {
-        let options = HeaderOptions {
-            headers: Some("legacy".to_owned()),
-            reset_form: Some("epoch".to_owned()),
-            ..HeaderOptions::default()
-        };
         let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs();
-        let fields = header_fields(vec![outcome("5/hour", 2)], Some(options)).unwrap();
+        let fields = header_fields(vec![outcome("5/hour", 2)], Some("legacy epoch".to_owned())).unwrap();
         assert!(fields["x-ratelimit-reset"].parse::<u64>().unwrap() > before, "{fields:?}");
     }
 

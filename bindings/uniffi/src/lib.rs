@@ -46,7 +46,7 @@ pub use direct::{
 pub use error::{ErrorRow, PolylimitError, error_table};
 pub use event::{DegradedEvent, take_events, wait_for_events};
 pub use guard::{Guard, GuardAnswer, GuardCheck, GuardFacts, GuardOptions, GuardOutage};
-pub use headers::{HeaderOptions, Outcome, Problem, header_fields, problem_of};
+pub use headers::{Outcome, Problem, header_fields, problem_of};
 pub use limiter::{AsyncLimiter, Limiter};
 pub use number::Span;
 pub use reports::{

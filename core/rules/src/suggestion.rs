@@ -396,7 +396,7 @@ const TABLE: &[(&str, &[Suggestion])] = &[
     ("global", &[guard("", "use limits of single routes in place of one for all")]),
     (
         "headersenabled standardheaders legacyheaders addheaders addheadersonexceeding enabledraftspec setheaders",
-        &[guard("headers", "with ietf, legacy, both or none")],
+        &[guard("headers", "with text such as \"legacy epoch\"")],
     ),
     (
         "costfunc pointstoconsume weight numtokens defaultlimitscost",

@@ -18,6 +18,7 @@ use axum::routing::any;
 use futures_util::{StreamExt, stream};
 use polylimit::clock::ManualClock;
 use polylimit::http::ClientAddressRules;
+use polylimit::http::headers::HeaderSettings;
 use polylimit::http::tower::{OnOutage, RateLimitBuilder, RateLimitLayer, client_address};
 use polylimit::storage::Outage;
 use polylimit::{Error, Limiter, Policy, Request};
@@ -228,14 +229,7 @@ fn layer(given: &Value, limiter: Limiter) -> Result<RateLimitLayer<Body>, Error>
             "methods" => texts(&value).into_iter().fold(builder, RateLimitBuilder::method),
             "separate_head" => builder.separate_head(value.as_bool().unwrap()),
             "cors_origins" => builder.cors_origins(texts(&value)),
-            "headers" => builder.headers(text().parse()?),
-            "header_names" => {
-                let names = value.as_object().unwrap().iter();
-                names.fold(builder, |builder, (field, name)| {
-                    builder.header_name(field, name.as_str().unwrap())
-                })
-            }
-            "reset_form" => builder.reset_form(text().parse()?),
+            "headers" => builder.headers(text().parse::<HeaderSettings>()?),
             "status" => builder.status(u16::try_from(value.as_u64().unwrap()).unwrap()),
             "message" => builder.message(text()),
             "dry_run" => builder.dry_run(value.as_bool().unwrap()),

@@ -82,8 +82,8 @@ static void null_is_refused_everywhere(void) {
     REFUSED(polylimit_quota_parse(NULL, &quota, MESSAGE));
     REFUSED(polylimit_quota_parse("1/s", NULL, MESSAGE));
     REFUSED(polylimit_quota_text(NULL, text, sizeof text, &count, MESSAGE));
-    REFUSED(polylimit_headers_render(NULL, NULL, 0, NULL, NULL, 0, text, sizeof text, &count, MESSAGE));
-    REFUSED(polylimit_headers_render(limiter, NULL, 1, NULL, NULL, 0, text, sizeof text, &count, MESSAGE));
+    REFUSED(polylimit_headers_render(NULL, NULL, 0, NULL, 0, text, sizeof text, &count, MESSAGE));
+    REFUSED(polylimit_headers_render(limiter, NULL, 1, NULL, 0, text, sizeof text, &count, MESSAGE));
     REFUSED(polylimit_problem_render(limiter, NULL, 0, 1, 1, NULL, text, sizeof text, &count, MESSAGE));
     REFUSED(polylimit_address_rules_new(NULL, 1, NULL, MESSAGE));
     REFUSED(polylimit_address_rules_key(NULL, "1.2.3.4", NULL, 0, text, sizeof text, &count, MESSAGE));

@@ -615,7 +615,7 @@ static void bad_input_is_refused(void) {
     polylimit_guard *guard = NULL;
     polylimit_option wrong[] = {{"policy", "nobody"},      {"policy", "1/eon"},   {"colour", "red"},       {"status", "200"},
                                 {"status", "many"},        {"key_part", "ip"},    {"missing_key", "drop"}, {"cost", "-1"},
-                                {"cost", "1000000000001"}, {"headers", "loud"},   {"reset_form", "never"}, {"per_route", "1"},
+                                {"cost", "1000000000001"}, {"headers", "loud"}, {"per_route", "1"},
                                 {"dry_run", ""},           {NULL, "x"},           {"policy", NULL},        {"policy", "\xff"},
                                 {"scope", NULL},           {"header_name.x", "y"}, {"reserved", "1"},       {"ttl_us", "0"},
                                 {"ttl_us", "30s"},         {"max_age_us", "-1"},   {"method", "G T"},       {"method", ""},

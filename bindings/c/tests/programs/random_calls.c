@@ -29,7 +29,7 @@ static const char *some_text(void) {
     static const char *const texts[] = {
         "api", "login", "100/minute", "1/s; 5/m token_bucket burst=9", "3/h sliding_log", "2/s leaky_bucket burst=4", "",
         "nobody", "1 per year", "2 concurrent", "3 concurrent; 9/m", "policy.api", "outage.api", "deny", "memory:", "redis://127.0.0.1:1?deadline=1ms",
-        "max_keys", "5", "observe_keys", "\xff\xfe", "ietf", "both", "epoch", "trust", "private", "10.0.0.1", "header", "forwarded",
+        "max_keys", "5", "observe_keys", "\xff\xfe", "ietf", "both epoch", "trust", "private", "10.0.0.1", "header", "forwarded",
         "x-forwarded-for", "for=\"[2001:db8::1]\", for=10.0.0.2", "1/s count_denied; 0/h", "60/m buckets=60"};
     uint64_t at = below(sizeof texts / sizeof *texts + 1);
     return at == sizeof texts / sizeof *texts ? NULL : texts[at];
@@ -233,7 +233,7 @@ static void render(const polylimit_limiter *limiter, const polylimit_address_rul
     quota.buckets = below(2) ? (uint32_t)below(70) : 0;
     switch (below(9)) {
     case 0:
-        polylimit_headers_render(limiter, outcomes + below(2), below(3) ? 1 : 0, some_text(), some_text(), some_number(),
+        polylimit_headers_render(limiter, outcomes + below(2), below(3) ? 1 : 0, some_text(), some_number(),
                                  text, below(sizeof text), &length, MESSAGE);
         return;
     case 1:

@@ -9,23 +9,23 @@ static void header_fields_are_lines(void) {
     polylimit_outcome outcome = {NULL, &allowed};
     char text[512];
     size_t length = 0;
-    OK(polylimit_headers_render(limiter, &outcome, 1, NULL, NULL, START_US, text, sizeof text, &length, MESSAGE));
+    OK(polylimit_headers_render(limiter, &outcome, 1, NULL, START_US, text, sizeof text, &length, MESSAGE));
     CHECK(strcmp(text, "ratelimit-policy: \"api:1\";q=1;w=60, \"api:2\";q=9;w=3600\r\n"
                        "ratelimit: \"api:1\";r=0;t=60, \"api:2\";r=8;t=3600\r\n") == 0);
     CHECK(length == strlen(text));
     outcome = (polylimit_outcome){"api", &denied};
-    OK(polylimit_headers_render(limiter, &outcome, 1, "legacy", "epoch", START_US, text, sizeof text, NULL, MESSAGE));
+    OK(polylimit_headers_render(limiter, &outcome, 1, "legacy epoch", START_US, text, sizeof text, NULL, MESSAGE));
     CHECK(strcmp(text, "x-ratelimit-limit: 1\r\nx-ratelimit-remaining: 0\r\nx-ratelimit-reset: 1700000060\r\n"
                        "retry-after: 60\r\n") == 0);
     IS(POLYLIMIT_INVALID_ARGUMENT,
-       polylimit_headers_render(limiter, &outcome, 1, "loud", NULL, 0, text, sizeof text, NULL, MESSAGE));
+       polylimit_headers_render(limiter, &outcome, 1, "loud", 0, text, sizeof text, NULL, MESSAGE));
     denied.quota_count = 17;
     IS(POLYLIMIT_INVALID_ARGUMENT,
-       polylimit_headers_render(limiter, &outcome, 1, NULL, NULL, 0, text, sizeof text, NULL, MESSAGE));
+       polylimit_headers_render(limiter, &outcome, 1, NULL, 0, text, sizeof text, NULL, MESSAGE));
     denied.quota_count = 2;
     denied.source = 1000;
     IS(POLYLIMIT_INVALID_ARGUMENT,
-       polylimit_headers_render(limiter, &outcome, 1, NULL, NULL, 0, text, sizeof text, NULL, MESSAGE));
+       polylimit_headers_render(limiter, &outcome, 1, NULL, 0, text, sizeof text, NULL, MESSAGE));
     polylimit_limiter_free(limiter);
     polylimit_clock_free(clock);
 }
@@ -42,7 +42,7 @@ static void headers_refuse_an_invalid_decision(void) {
         for (uint32_t allowed = 0; allowed < 2; allowed++) {
             decision.quota_count = quotas;
             decision.allowed = allowed;
-            OK(polylimit_headers_render(limiter, &outcome, 1, "both", "epoch", UINT64_MAX, text, sizeof text, NULL,
+            OK(polylimit_headers_render(limiter, &outcome, 1, "both epoch", UINT64_MAX, text, sizeof text, NULL,
                                         MESSAGE));
             OK(polylimit_problem_render(limiter, &outcome, 1, UINT64_MAX, 1, &status, text, sizeof text, NULL, MESSAGE));
             CHECK(status == (allowed ? 0 : 429));

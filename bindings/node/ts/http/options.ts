@@ -5,7 +5,7 @@ import { checkedOptions, hasProperties, type Key, notAllowed, number, optionalFu
 import type { ClientAddressOptions, ClientAddressRules } from "../client_address";
 import type { Decision } from "../decision";
 import { invalidArgument, type PolylimitError } from "../errors";
-import { fieldSettings, type HeaderFields, type HeaderOptions, type Problem } from "../headers";
+import { HEADER_SETTINGS, type HeaderFields, type HeaderOptions, type Problem } from "../headers";
 import type { Limiter } from "../limiter";
 import { nativeLimiter } from "../native_limiters";
 import { policyText } from "../options";
@@ -199,8 +199,6 @@ export const OPTION_NAMES: readonly string[] = [
   "onDenied",
   "onOutage",
   "headers",
-  "resetForm",
-  "headerNames",
   "clientAddress",
 ];
 
@@ -256,7 +254,7 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
     countPreflights: isOn("countPreflights"),
     corsOrigins:
       corsOrigins === undefined ? [] : texts("corsOrigins", corsOrigins, "an origin such as https://app.example"),
-    ...fieldSettings(options),
+    headers: own("headers", HEADER_SETTINGS),
     status: status === undefined ? undefined : number("status", status, "400 to 599"),
     message: own("message", "a sentence"),
     dryRun: isOn("dryRun"),

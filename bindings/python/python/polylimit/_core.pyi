@@ -2837,8 +2837,7 @@ class ClientAddress:
 def header_fields(
     outcomes: Sequence[tuple[Policy, Decision]],
     *,
-    style: str = "ietf",
-    reset_form: str = "seconds",
+    headers: str = "ietf seconds",
 ) -> list[tuple[str, str]]:
     """The fields of the response to a request, as pairs of a lower-case name and a value.
 
@@ -2846,11 +2845,11 @@ def header_fields(
     ----------
     outcomes
         Pairs of a policy and its decision.
-    style
-        ``"ietf"`` for ``ratelimit`` and ``ratelimit-policy``, ``"legacy"`` for ``x-ratelimit-*``, ``"both"`` or ``"none"``.
-        A denial has ``retry-after`` in every style, unless the request can never be admitted.
-    reset_form
-        How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
+    headers
+        Words in any order, separated by spaces: ``ietf`` for ``ratelimit`` and ``ratelimit-policy``, ``legacy`` for
+        ``x-ratelimit-*``, ``both`` or ``none``; whether ``x-ratelimit-reset`` is in ``seconds`` from now or since the ``epoch``;
+        and other names of fields, such as ``ratelimit=x-quota``. A denial has ``retry-after`` in any case, unless the request can
+        never be admitted.
     """
 
 def problem(outcomes: Sequence[tuple[Policy, Decision]], *, cost: SupportsIndex | None = None) -> Problem | None:
@@ -2924,8 +2923,6 @@ class CoreGuard:
         costs: Sequence[SupportsIndex | None],
         methods: Sequence[str],
         headers: str,
-        reset_form: str,
-        header_names: Mapping[str, str],
         status: int | None,
         message: str | None,
         dry_run: bool,

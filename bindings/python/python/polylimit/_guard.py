@@ -100,12 +100,8 @@ class Options(TypedDict, total=False):
     message: str | None
     #: Whether the limit decides, spends and reports without ever denying.
     dry_run: bool
-    #: Which header fields show clients their limits: ``"ietf"``, ``"legacy"``, ``"both"`` or ``"none"``.
+    #: Which header fields show clients their limits, as in :func:`polylimit.header_fields`.
     headers: str
-    #: How ``x-ratelimit-reset`` gives the time: ``"seconds"`` from now, or since the ``"epoch"``.
-    reset_form: str
-    #: Other names of header fields, such as ``{"ratelimit": "x-quota"}``; an empty name turns a field off.
-    header_names: Mapping[str, str]
     #: 1 to 256 bytes of text. Quotas without a name have a separate budget in each scope. A policy with a name is
     #: shared by all limits that use it.
     scope: str | None
@@ -163,9 +159,7 @@ class Guard:
         status: int | None = None,
         message: str | None = None,
         dry_run: bool = False,
-        headers: str = "ietf",
-        reset_form: str = "seconds",
-        header_names: Mapping[str, str] | None = None,
+        headers: str = "ietf seconds",
         scope: str | None = None,
         limiter_types: tuple[type, ...] = (Limiter, AsyncLimiter),
         per_route: bool = False,
@@ -239,8 +233,6 @@ class Guard:
             costs=charges.costs,
             methods=[methods] if isinstance(methods, str) else methods,
             headers=headers,
-            reset_form=reset_form,
-            header_names={} if header_names is None else header_names,
             status=status,
             message=message,
             dry_run=dry_run,

@@ -27,10 +27,10 @@ class HeadersTest < Minitest::Test
   end
 
   def test_fields_have_the_style_the_form_and_the_names_of_the_options
-    fields = Polylimit.header_fields(outcome('api', 2), headers: :legacy, header_names: { 'x-ratelimit-limit' => 'x-limit' })
+    fields = Polylimit.header_fields(outcome('api', 2), headers: 'legacy x-ratelimit-limit=x-limit')
     assert_equal({ 'x-limit' => '5', 'x-ratelimit-remaining' => '3', 'x-ratelimit-reset' => '66' }, fields)
     before = Time.now.to_i
-    fields = Polylimit.header_fields(outcome('api', 2), headers: 'legacy', reset_form: 'epoch')
+    fields = Polylimit.header_fields(outcome('api', 2), headers: 'legacy epoch')
     assert_operator fields['x-ratelimit-reset'].to_i, :>, before
     assert_equal({ 'retry-after' => '66' }, Polylimit.header_fields(outcome('api', 5), headers: 'none'))
   end
@@ -55,7 +55,7 @@ class HeadersTest < Minitest::Test
 
   def test_what_is_not_allowed_is_refused
     good = outcome('api', 1)
-    [-> { Polylimit.header_fields(good, headers: 'new') }, -> { Polylimit.header_fields(good, header_names: { 'x' => 'y' }) },
+    [-> { Polylimit.header_fields(good, headers: 'new') }, -> { Polylimit.header_fields(good, headers: 'x=y') },
      -> { Polylimit.header_fields(good.decision) }, -> { Polylimit.header_fields(Polylimit::Outcome.new('api', good.decision)) },
      -> { Polylimit.problem_of(good, cost: -1) }, -> { Polylimit.problem_of([nil]) }, -> { Polylimit.problem_of(good, accept: 1) }]
       .each { |call| assert_raises(Polylimit::InvalidArgument) { call.call } }

@@ -29,7 +29,7 @@ class RackOptionsTest < RackCase
       { key: 5 } => /\Akey is of the class Integer: allowed is what can be called/,
       { missing_key: 'no' } => /\Amissing key "no" is not known/, { status: '429' } => /\Astatus is "429"/,
       { status: 200 } => /\Astatus is 200: allowed is 400 to 599/, { dry_run: 1 } => /\Adry_run is 1/,
-      { header_names: 'x' } => /\Aheader_names is of the class String/, { message: 5 } => /\Amessage is 5/,
+      { headers: 'x=y' } => /header name for field "x"/, { message: 5 } => /\Amessage is 5/,
       { methods: 5 } => /\Amethods is 5/,
       { skip: true } => /\Askip is of the class TrueClass/,
       { count: 1 } => /\Acount is of the class Integer/,

@@ -2,7 +2,7 @@
 //!
 //! | operation | number | target | arguments | answer |
 //! |---|---:|---|---|---|
-//! | fields | 48 | | outcomes; the style and the form of resets (texts or none), other names of fields (fields) | [`FIELDS`] (`u8`), fields |
+//! | fields | 48 | | outcomes; `headers` (text or none) | [`FIELDS`] (`u8`), fields |
 //! | problem | 49 | | outcomes; whether there is a cost (`u8`), cost (`i64`), `accept` (text or none) | [`PROBLEM`] (`u8`), a list of none or one problem |
 //!
 //! Outcomes, fields and problems are laid out as in `direct/guard.rs`.
@@ -28,9 +28,7 @@ pub(super) enum Reply {
 pub(super) fn perform(header: &Header, reader: &mut Reader<'_>) -> Result<Outcome> {
     let outcomes = reader.list(outcome)?;
     let reply = if header.operation == 48 {
-        let (style, reset_form) = (reader.text()?, reader.text()?);
-        let names = reader.list(|reader| Ok((text(reader)?, text(reader)?)))?;
-        Reply::Fields(fields(&outcomes, style, reset_form, names)?)
+        Reply::Fields(fields(&outcomes, reader.text()?)?)
     } else {
         let (has_cost, cost) = (reader.u8()? != 0, reader.i64()?);
         Reply::Problem(problem(&outcomes, has_cost.then_some(cost), reader.text()?)?)

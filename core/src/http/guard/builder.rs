@@ -9,7 +9,7 @@ use parking_lot::RwLock;
 use crate::http::guard::cors::CorsOrigins;
 use crate::http::guard::key::{KeyPart, MissingKey};
 use crate::http::guard::methods::Methods;
-use crate::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
+use crate::http::headers::HeaderSettings;
 use crate::limiter::Limiter;
 use crate::limiter::reservation::ReserveOptions;
 use polylimit_document::meter::{Meter, Meters};
@@ -26,7 +26,6 @@ pub struct GuardBuilder {
     is_per_request: bool,
     is_per_route: bool,
     is_by_configuration: bool,
-    header_names: Vec<(String, String)>,
     cors_origins: Vec<String>,
     spent_by: Vec<Option<String>>,
     options: GuardOptions,
@@ -139,7 +138,6 @@ impl GuardBuilder {
             is_per_request,
             is_per_route,
             is_by_configuration: false,
-            header_names: Vec::new(),
             cors_origins: Vec::new(),
             spent_by: Vec::new(),
             options,
@@ -263,27 +261,10 @@ impl GuardBuilder {
         self
     }
 
-    /// Which fields show clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
-    pub fn header_style(mut self, style: HeaderStyle) -> Self {
-        self.options.headers = self.options.headers.style(style);
-        self
-    }
-
-    /// How `x-ratelimit-reset` expresses a time; [`Seconds`](ResetForm::Seconds) by default.
-    pub fn reset_form(mut self, form: ResetForm) -> Self {
-        self.options.headers = self.options.headers.reset_form(form);
-        self
-    }
-
-    /// Another name for a field: see [`HeaderSettings::names`]. An empty name turns the field off.
-    pub fn header_name(mut self, field: impl Into<String>, name: impl Into<String>) -> Self {
-        self.header_names.push((field.into(), name.into()));
-        self
-    }
-
-    /// Sets all settings of the fields at once.
-    pub fn headers(mut self, settings: HeaderSettings) -> Self {
-        self.options.headers = settings;
+    /// Which fields show clients their limits, in which form and under which names; those of
+    /// [`Ietf`](crate::http::headers::HeaderStyle::Ietf) by default.
+    pub fn headers(mut self, settings: impl Into<HeaderSettings>) -> Self {
+        self.options.headers = settings.into();
         self
     }
 
@@ -399,7 +380,6 @@ impl GuardBuilder {
         options.cors_origins = CorsOrigins::parse(&self.cors_origins)?;
         options.methods = options.methods.checked()?;
         options.reserve.checked()?;
-        options.headers = options.headers.names(self.header_names)?;
         options.set_meters(&self.spent_by)?;
         if self.is_by_configuration {
             self.limiter.admin().configuration().ok_or_else(Error::no_configuration)?;

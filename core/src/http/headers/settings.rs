@@ -1,6 +1,9 @@
 //! Which fields a response has.
 
+use std::str::FromStr;
+
 use crate::http::headers::names::FieldNames;
+use polylimit_rules::error::{Error, excerpt};
 use polylimit_rules::names::named_enum;
 
 named_enum! {
@@ -33,11 +36,17 @@ named_enum! {
 
 /// Which fields a response has, in which form, and under which names.
 ///
+/// As text, which every language has, they are words in any order, separated by spaces: the name of a [`HeaderStyle`], the name of a
+/// [`ResetForm`], and `FIELD=NAME` for each field that has another [name](Self::names), or `FIELD=` for one that is not sent. What the
+/// text does not mention has its default.
+///
 /// ```
 /// use polylimit::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
 ///
-/// let settings = HeaderSettings::default().style("both".parse()?).reset_form(ResetForm::Epoch);
-/// assert_eq!(settings, HeaderSettings::default().style(HeaderStyle::Both).reset_form("epoch".parse()?));
+/// let settings = HeaderSettings::default().style(HeaderStyle::Both).reset_form(ResetForm::Epoch);
+/// assert_eq!("both epoch".parse::<HeaderSettings>()?, settings);
+/// let settings = settings.names([("x-ratelimit-limit", "x-limit")])?;
+/// assert_eq!("both epoch x-ratelimit-limit=x-limit".parse::<HeaderSettings>()?, settings);
 /// # Ok::<(), polylimit::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -70,4 +79,54 @@ impl HeaderSettings {
         self.reset_form = form;
         self
     }
+}
+
+impl From<HeaderStyle> for HeaderSettings {
+    fn from(style: HeaderStyle) -> Self {
+        Self::default().style(style)
+    }
+}
+
+impl FromStr for HeaderSettings {
+    type Err = Error;
+
+    /// # Errors
+    /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an unknown word, for two words about the same setting, and as
+    /// [`names`](Self::names).
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (mut style, mut form, mut names) = (None, None, Vec::new());
+        for word in text.split_ascii_whitespace() {
+            let is_repeated = if let Some((field, name)) = word.split_once('=') {
+                let is_repeated =
+                    names.iter().any(|(known, _): &(&str, _)| known.eq_ignore_ascii_case(field));
+                names.push((field, name));
+                is_repeated
+            } else if let Some(found) = HeaderStyle::from_name(word) {
+                style.replace(found).is_some()
+            } else if let Some(found) = ResetForm::from_name(word) {
+                form.replace(found).is_some()
+            } else {
+                return Err(unknown(word));
+            };
+            if is_repeated {
+                return Err(Error::invalid_argument(format!(
+                    "the header settings {} have two values of one setting: {} is the second one",
+                    excerpt(text),
+                    excerpt(word)
+                )));
+            }
+        }
+        let settings = Self::default().style(style.unwrap_or_default()).reset_form(form.unwrap_or_default());
+        if names.is_empty() { Ok(settings) } else { settings.names(names) }
+    }
+}
+
+fn unknown(word: &str) -> Error {
+    Error::invalid_argument(format!(
+        "header setting {} is not known: allowed are {} for the style, {} for the form of x-ratelimit-reset, and FIELD=NAME for \
+         another name of a field",
+        excerpt(word),
+        HeaderStyle::ALL.map(HeaderStyle::name).join(", "),
+        ResetForm::ALL.map(ResetForm::name).join(" or ")
+    ))
 }

@@ -353,6 +353,37 @@ fn names_are_read_and_printed() {
 }
 
 #[test]
+fn settings_are_read_from_text() {
+    let default = HeaderSettings::default();
+    let names = [("x-ratelimit-limit", "x-limit"), ("x-ratelimit-reset", "")];
+    for (text, expected) in [
+        ("", default.clone()),
+        ("ietf seconds", default.clone()),
+        ("legacy", HeaderStyle::Legacy.into()),
+        (" epoch\tboth ", BOTH.reset_form(ResetForm::Epoch)),
+        ("x-ratelimit-limit=X-Limit none x-ratelimit-reset=", {
+            HeaderSettings::from(HeaderStyle::None).names(names).unwrap()
+        }),
+    ] {
+        assert_eq!(text.parse(), Ok(expected), "{text}");
+    }
+    for (text, message) in [
+        ("IETF", "header setting \"IETF\" is not known: allowed are ietf, legacy, both, none for the style"),
+        ("legacy, epoch", "header setting \"legacy,\" is not known"),
+        ("both legacy", "have two values of one setting: \"legacy\" is the second one"),
+        ("epoch epoch", "have two values of one setting: \"epoch\" is the second one"),
+        ("ratelimit=a RateLimit=b", "have two values of one setting: \"RateLimit=b\" is the second one"),
+        ("ratelimit=a=b", "header name \"a=b\" for ratelimit: allowed are letters"),
+        ("x=y", "header name for field \"x\": use one of ratelimit, "),
+        ("=", "header name for field \"\": use one of ratelimit, "),
+    ] {
+        let refused = text.parse::<HeaderSettings>().unwrap_err();
+        assert_eq!(refused.kind(), crate::ErrorKind::InvalidArgument);
+        assert!(refused.message().contains(message), "{text}: {}", refused.message());
+    }
+}
+
+#[test]
 fn fields_have_the_configured_names() {
     let api = policy("api", "100/minute");
     let decision = denied(2 * SECOND, &[(0, 30 * SECOND)]);

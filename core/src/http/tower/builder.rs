@@ -8,7 +8,7 @@ use http::request::Parts;
 use http::{Response, response};
 
 use crate::http::guard::{Guard, GuardBuilder, KeyPart, MissingKey, OutageReport};
-use crate::http::headers::{HeaderStyle, ResetForm};
+use crate::http::headers::HeaderSettings;
 use crate::http::tower::limit::{Denial, Functions, Limit, OnOutage};
 use crate::http::tower::service::RateLimitLayer;
 use crate::limiter::Limiter;
@@ -463,22 +463,10 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
-    /// Which fields show clients their limits; [`Ietf`](HeaderStyle::Ietf) by default.
-    pub fn headers(mut self, style: HeaderStyle) -> Self {
-        self.guard = self.guard.header_style(style);
-        self
-    }
-
-    /// Another name for a field: see [`HeaderSettings::names`](crate::http::headers::HeaderSettings::names). An empty name turns the
-    /// field off.
-    pub fn header_name(mut self, field: impl Into<String>, name: impl Into<String>) -> Self {
-        self.guard = self.guard.header_name(field, name);
-        self
-    }
-
-    /// How `x-ratelimit-reset` expresses a time; [`Seconds`](ResetForm::Seconds) by default.
-    pub fn reset_form(mut self, form: ResetForm) -> Self {
-        self.guard = self.guard.reset_form(form);
+    /// Which fields show clients their limits, in which form and under which names; those of
+    /// [`Ietf`](crate::http::headers::HeaderStyle::Ietf) by default.
+    pub fn headers(mut self, settings: impl Into<HeaderSettings>) -> Self {
+        self.guard = self.guard.headers(settings);
         self
     }
 

@@ -26,8 +26,7 @@ module Polylimit
   # request and Denial, answers in place of the problem document unless it returns nil; `on_outage`, called with request and
   # Outage, returns :admit or :deny, or else leaves the decision to the outage policy; it cannot admit what the store has
   # denied; without a `policy`, a limiter with a configuration decides by its rules, and `attributes`, called with the request, returns a hash
-  # of what else they are about; `headers`, one of "ietf", "legacy", "both" and "none"; `header_names`, other names of fields; `reset_form`,
-  # "seconds" or "epoch"; `client_address`, ClientAddressRules. A mistake in them raises InvalidArgument.
+  # of what else they are about; `headers`, as in Polylimit.header_fields; `client_address`, ClientAddressRules. A mistake in them raises InvalidArgument.
   class Guard
     # No parts of the key, no lines of proxies' headers, no policies, no route, no costs of single policies.
     NOTHING_ELSE = "#{"\0" * 13}\xFF\xFF\xFF\xFF#{"\0" * 4}".b.freeze
@@ -38,7 +37,7 @@ module Polylimit
     # `handler`, which has a budget of its own under quotas without a name.
     def initialize(facts, limiter:, policy: nil, scope: nil, key: nil, missing_key: nil, cost: nil, count: nil, skip: nil,
                    methods: nil, dry_run: false, spent: nil, ttl: nil, max_age: nil, status: nil, message: nil, on_denied: nil, on_outage: nil, headers: nil,
-                   header_names: nil, reset_form: nil, client_address: nil, attributes: nil, separate_head: false, count_preflights: false,
+                   client_address: nil, attributes: nil, separate_head: false, count_preflights: false,
                    cors_origins: nil, **unknown)
       GuardOptions.refuse(unknown, Guard.options)
       @policies, @key, @cost = [policy, key, cost].map { |given| given if GuardOptions.function?(given) }
@@ -48,7 +47,7 @@ module Polylimit
       @costs, fixed_costs = GuardOptions.costs_by_policy(cost)
       native = GuardOptions.native(
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
-        dry_run: dry_run, status: status, message: message, headers: headers, header_names: header_names, reset_form: reset_form,
+        dry_run: dry_run, status: status, message: message, headers: headers,
         client_address: client_address, hears_outages: !on_outage.nil?, spent: @spent, spent_by: spent_by, ttl: ttl, max_age: max_age,
         separate_head: separate_head, count_preflights: count_preflights, cors_origins: cors_origins,
         costs: fixed_costs, costs_per_request: @costs.keys

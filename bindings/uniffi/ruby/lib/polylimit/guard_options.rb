@@ -15,7 +15,7 @@ module Polylimit
 
     # The native options, of those that are no functions.
     def native(limiter:, policy:, key:, cost:, scope:, missing_key:, methods:, dry_run:, status:, message:, headers:,
-               header_names:, reset_form:, client_address:, hears_outages:, spent:, spent_by:, ttl:, max_age:,
+               client_address:, hears_outages:, spent:, spent_by:, ttl:, max_age:,
                separate_head:, count_preflights:, cors_origins:, costs:, costs_per_request:)
       limiter(limiter)
       PolylimitNative::GuardOptions.new(
@@ -24,8 +24,7 @@ module Polylimit
         costs: costs, costs_per_request: costs_per_request,
         scope: Argument.text('scope', scope), missing_key: Argument.text('missing_key', missing_key), methods: texts('methods', methods),
         dry_run: flag('dry_run', dry_run), status: status(status), message: Argument.text('message', message),
-        headers: Argument.text('headers', headers), header_names: header_names(header_names),
-        reset_form: Argument.text('reset_form', reset_form), client_address: rules(client_address), hears_outages: hears_outages,
+        headers: Argument.text('headers', headers), client_address: rules(client_address), hears_outages: hears_outages,
         reserved: function?(spent), reserved_policies: spent.is_a?(Hash) ? spent.keys : [],
         spent_by: spent_by.is_a?(Hash) ? nil : spent_by, spent_by_policy: spent_by.is_a?(Hash) ? spent_by : {}, ttl: ttl, max_age: max_age, per_route: true,
         separate_head: flag('separate_head', separate_head), count_preflights: flag('count_preflights', count_preflights),
@@ -138,13 +137,6 @@ module Polylimit
       return given if [true, false].include?(given)
 
       raise InvalidArgument, "#{name} is #{given.inspect}: allowed are true and false"
-    end
-
-    def header_names(given)
-      return {} if given.nil?
-      raise InvalidArgument, "header_names is #{Argument.described(given)}: allowed is a hash" unless given.is_a?(Hash)
-
-      given.to_h { |field, name| [field, name].map { |text| Argument.text('header_names', text).to_s } }
     end
 
     def rules(given)

@@ -34,17 +34,14 @@ module Polylimit
   #   headers.merge!(Polylimit.header_fields(Polylimit::Outcome.new(limiter.policy_for('api'), decision)))
   #
   # @param outcomes [Outcome, Array<Outcome>] of one policy, or of several that were applied to the request; their names differ
-  # @param headers [String, Symbol, nil] which fields: "ietf" (`ratelimit-policy` and `ratelimit`), "legacy" (`x-ratelimit-*`), "both"
-  #   or "none"; nil is "ietf". A denial has `retry-after` in all of them, unless the request can never be admitted
-  # @param reset_form [String, Symbol, nil] the form of `x-ratelimit-reset`: "seconds" from now, or since the "epoch"; nil is "seconds"
-  # @param header_names [Hash{String => String}, nil] other names of fields by their default names; an empty one turns a field off
+  # @param headers [String, Symbol, nil] words in any order, separated by spaces; nil is "ietf seconds": "ietf" (`ratelimit-policy` and
+  #   `ratelimit`), "legacy" (`x-ratelimit-*`), "both" or "none"; whether `x-ratelimit-reset` is in "seconds" from now or since the
+  #   "epoch"; and other names of fields, such as "ratelimit=x-quota", where an empty name turns a field off. A denial has `retry-after`
+  #   in any case, unless the request can never be admitted
   # @return [Hash{String => String}] values by names in lower case
   # @raise [InvalidArgument] for what is no outcome, and for an option that is not allowed
-  def self.header_fields(outcomes, headers: nil, reset_form: nil, header_names: nil)
-    names = GuardOptions.header_names(header_names)
-    arguments = OutcomeBytes.of(outcomes)
-    arguments << OutcomeBytes.text(Argument.text('headers', headers)) << OutcomeBytes.text(Argument.text('reset_form', reset_form))
-    names.flatten.inject(arguments << [names.size].pack('L<')) { |bytes, text| bytes << OutcomeBytes.text(text) }
+  def self.header_fields(outcomes, headers: nil)
+    arguments = OutcomeBytes.of(outcomes) << OutcomeBytes.text(Argument.text('headers', headers))
     AnswerReader.expect(OutcomeBytes::FIELDS, Direct.call_now(0, :fields, arguments)).fields
   end
 

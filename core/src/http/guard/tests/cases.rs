@@ -11,7 +11,7 @@ use crate::clock::ManualClock;
 use crate::http::guard::{
     Guard, GuardBuilder, GuardCheck, KeyPart, MissingKey, RequestFacts, RequestLimits, Verdict,
 };
-use crate::http::headers::HeaderField;
+use crate::http::headers::{HeaderField, HeaderSettings};
 use crate::storage::Outage;
 use crate::{Error, Limiter, Policy, Request};
 
@@ -153,14 +153,7 @@ fn guard_of(given: &Value, limiter: Limiter) -> Result<Guard, Error> {
             "methods" => texts(value).into_iter().fold(builder, GuardBuilder::method),
             "separate_head" => builder.separate_head(value.as_bool().unwrap()),
             "cors_origins" => builder.cors_origins(texts(value)),
-            "headers" => builder.header_style(text().parse()?),
-            "header_names" => {
-                let names = value.as_object().unwrap().iter();
-                names.fold(builder, |builder, (field, name)| {
-                    builder.header_name(field, name.as_str().unwrap())
-                })
-            }
-            "reset_form" => builder.reset_form(text().parse()?),
+            "headers" => builder.headers(text().parse::<HeaderSettings>()?),
             "status" => builder.status(u16::try_from(value.as_u64().unwrap()).unwrap()),
             "message" => builder.message(text()),
             "dry_run" => builder.dry_run(value.as_bool().unwrap()),

@@ -102,14 +102,8 @@ public class GuardOptionsBuilder internal constructor() {
     /** Whether an answer may have an outage, which [GuardCheck.overrule] concludes; false by default. */
     public fun hearsOutages(hears: Boolean): GuardOptionsBuilder = change { copy(hearsOutages = hears) }
 
-    /** Which fields the response has: `ietf`, the default, `legacy`, `both` or `none`. */
-    public fun headers(style: String): GuardOptionsBuilder = change { copy(headers = style) }
-
-    /** Other names of fields by their default names, such as `x-ratelimit-limit`; an empty name turns a field off. */
-    public fun headerNames(names: Map<String, String>): GuardOptionsBuilder = change { copy(headerNames = names) }
-
-    /** The form of `x-ratelimit-reset`: `seconds`, the default, or `epoch`. */
-    public fun resetForm(form: String): GuardOptionsBuilder = change { copy(resetForm = form) }
+    /** Which fields the response has, as in [headerFields]; `ietf seconds` by default. */
+    public fun headers(headers: String): GuardOptionsBuilder = change { copy(headers = headers) }
 
     /** The proxies that may name the client's address; none by default. */
     public fun clientAddress(rules: ClientAddressRules): GuardOptionsBuilder = change { copy(clientAddress = rules) }

@@ -3,22 +3,6 @@
 package polylimit
 
 /**
- * Which fields a response has. Those that are left out have the same defaults in every language.
- *
- * @property headers which fields: `ietf` (`ratelimit-policy`, `ratelimit`; the default), `legacy` (`x-ratelimit-*`), `both` or
- *   `none`. A denial has `retry-after` in all of them, unless the request can never be admitted.
- * @property resetForm the form of `x-ratelimit-reset`: `seconds` from now (the default), or since the `epoch`.
- * @property headerNames other names of fields by their default names; an empty name turns a field off.
- */
-public data class HeaderOptions
-    @JvmOverloads
-    constructor(
-        val headers: String? = null,
-        val resetForm: String? = null,
-        val headerNames: Map<String, String> = emptyMap(),
-    )
-
-/**
  * The header fields of the response to a request that a program has decided itself: values by names in lower case. [Limiter.guard]
  * and the middlewares make them together with their decision.
  *
@@ -27,15 +11,19 @@ public data class HeaderOptions
  * headerFields(Outcome(limiter.policyFor("api"), decision)).forEach(response::setHeader)
  * ```
  *
- * @throws PolylimitException.InvalidArgument for an option that is not allowed, and for a policy or a decision that no limiter has made.
+ * @param headers words in any order, separated by spaces; those that are left out are `ietf` and `seconds`. `ietf`
+ *   (`ratelimit-policy`, `ratelimit`), `legacy` (`x-ratelimit-*`), `both` or `none`; whether `x-ratelimit-reset` is in `seconds`
+ *   from now or since the `epoch`; and other names of fields, such as `ratelimit=x-quota`, where an empty name turns a field off.
+ *   A denial has `retry-after` in any case, unless the request can never be admitted.
+ * @throws PolylimitException.InvalidArgument for `headers` that are not allowed, and for a policy or a decision that no limiter has made.
  */
 @JvmName("fields")
 @JvmOverloads
 @Throws(PolylimitException::class)
 public fun headerFields(
     outcome: Outcome,
-    options: HeaderOptions = HeaderOptions(),
-): Map<String, String> = headerFields(listOf(outcome), options)
+    headers: String? = null,
+): Map<String, String> = headerFields(listOf(outcome), headers)
 
 /** As the other `headerFields`, of several policies that were applied to the request; their names differ. */
 @JvmName("fields")
@@ -43,12 +31,11 @@ public fun headerFields(
 @Throws(PolylimitException::class)
 public fun headerFields(
     outcomes: List<Outcome>,
-    options: HeaderOptions = HeaderOptions(),
+    headers: String? = null,
 ): Map<String, String> =
     CallBuffer.use { buffer ->
         buffer.begin(DirectCalls.FIELDS).putOutcomes(outcomes)
-        buffer.putText(options.headers).putText(options.resetForm).putInt(options.headerNames.size)
-        for ((field, name) in options.headerNames) buffer.putText(field).putText(name)
+        buffer.putText(headers)
         buffer.perform(0)
         if (buffer.byte() == 0) throw buffer.error()
         buffer.fields()

@@ -116,8 +116,6 @@ class GuardCasesTest {
                 "skip" -> options.skip { it.getHeader(value["header"].asText()) != null }
                 "methods" -> options.methods(*texts(value).toTypedArray())
                 "headers" -> options.headers(value.asText())
-                "header_names" -> options.headerNames(value.properties().associate { it.key to it.value.asText() })
-                "reset_form" -> options.resetForm(value.asText())
                 "status" -> options.status(value.asInt())
                 "message" -> options.message(value.asText())
                 "separate_head" -> options.separateHead(value.asBoolean())

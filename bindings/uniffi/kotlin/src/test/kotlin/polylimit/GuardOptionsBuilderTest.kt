@@ -26,9 +26,7 @@ class GuardOptionsBuilderTest {
                 cost = 2,
                 costs = mapOf("a" to 3, "b" to 4),
                 costsPerRequest = listOf("b"),
-                headers = "both",
-                resetForm = "epoch",
-                headerNames = mapOf("x-ratelimit-limit" to ""),
+                headers = "both epoch",
                 status = 420,
                 message = "wait",
                 dryRun = true,
@@ -63,9 +61,7 @@ class GuardOptionsBuilderTest {
                 .cost("a", 3)
                 .cost("b", 4)
                 .costsPerRequest("b")
-                .headers("both")
-                .resetForm("epoch")
-                .headerNames(mapOf("x-ratelimit-limit" to ""))
+                .headers("both epoch")
                 .status(420)
                 .message("wait")
                 .dryRun(true)

@@ -27,13 +27,13 @@ class HeadersTest {
 
     @Test
     fun `fields have the style, the form and the names of the options`() {
-        val named = HeaderOptions("legacy", headerNames = mapOf("x-ratelimit-limit" to "x-limit"))
+        val named = "legacy x-ratelimit-limit=x-limit"
         val expected = mapOf("x-limit" to "5", "x-ratelimit-remaining" to "3", "x-ratelimit-reset" to "66")
         assertEquals(expected, headerFields(outcome("api", 2), named))
         val before = System.currentTimeMillis() / 1000
-        val epoch = headerFields(outcome("api", 2), HeaderOptions("legacy", "epoch"))
+        val epoch = headerFields(outcome("api", 2), "legacy epoch")
         assertTrue(epoch.getValue("x-ratelimit-reset").toLong() > before)
-        assertEquals(mapOf("retry-after" to "66"), headerFields(outcome("api", 5), HeaderOptions("none")))
+        assertEquals(mapOf("retry-after" to "66"), headerFields(outcome("api", 5), "none"))
     }
 
     @Test
@@ -63,8 +63,8 @@ class HeadersTest {
         val good = outcome("api", 1)
         val calls =
             listOf(
-                { headerFields(good, HeaderOptions("new")) },
-                { headerFields(good, HeaderOptions(headerNames = mapOf("x" to "y"))) },
+                { headerFields(good, "new") },
+                { headerFields(good, "x=y") },
                 { headerFields(good.copy(policy = Policy("api", "5/never"))) },
                 { headerFields(good.copy(decision = good.decision.copy(source = "guess"))) },
                 { headerFields(good.copy(decision = good.decision.copy(degraded = "guess"))) },

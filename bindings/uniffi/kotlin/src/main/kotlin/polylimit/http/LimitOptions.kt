@@ -326,14 +326,8 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
      */
     public fun onOutage(onOutage: Function<OutageEvent<Q>, Boolean?>): S = change { this.onOutage = onOutage }
 
-    /** Which fields the response has: `ietf`, `legacy`, `both` or `none`. */
-    public fun headers(style: String): S = change { native = native.copy(headers = style) }
-
-    /** Other names of fields by their default names, such as `x-ratelimit-limit`; an empty name turns a field off. */
-    public fun headerNames(names: Map<String, String>): S = change { native = native.copy(headerNames = names) }
-
-    /** The form of `x-ratelimit-reset`: `seconds` or `epoch`. */
-    public fun resetForm(form: String): S = change { native = native.copy(resetForm = form) }
+    /** Which fields the response has, as in [polylimit.headerFields]; `ietf seconds` by default. */
+    public fun headers(headers: String): S = change { native = native.copy(headers = headers) }
 
     /** The proxies that may name the client's address; none by default. */
     public fun clientAddress(rules: ClientAddressRules): S = change { native = native.copy(clientAddress = rules) }
