@@ -5,6 +5,7 @@ mod call;
 mod decision;
 mod descriptor;
 mod hold;
+mod kuadrant;
 mod messages;
 mod metadata;
 mod response;
@@ -28,7 +29,8 @@ use crate::access::Identity;
 use crate::app::App;
 use crate::grpc;
 pub(crate) use crate::rls::call::RateLimitCall;
-use crate::rls::messages::{CommitRequest, RateLimitRequest, ReserveRequest};
+use crate::rls::kuadrant::{CommitRequest, ReserveRequest};
+use crate::rls::messages::RateLimitRequest;
 
 /// The names of the services, as health checks ask for them.
 pub(crate) const SERVICES: [&str; 2] =

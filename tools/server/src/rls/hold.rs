@@ -13,9 +13,8 @@ use crate::access::Identity;
 use crate::app::App;
 use crate::rls::decision::{Application, Outcome, are_denied, matched, status_of};
 use crate::rls::descriptor::{Descriptor, Hits};
-use crate::rls::messages::{
-    Code, CommitRequest, CommitResponse, RateLimitDescriptor, ReserveRequest, ReserveResponse,
-};
+use crate::rls::kuadrant::{CommitRequest, CommitResponse, ReserveRequest, ReserveResponse};
+use crate::rls::messages::{Code, RateLimitDescriptor};
 
 /// How long units are held where a call does not say.
 const DEFAULT_TTL: Duration = Duration::from_secs(60);

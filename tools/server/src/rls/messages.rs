@@ -1,6 +1,5 @@
 //! The messages of Envoy's rate limit service, version 3: `envoy/service/ratelimit/v3/rls.proto` and the messages that it uses. Fields that
-//! Envoy hides as not implemented are left out; `tools/server/tests/envoy` asks with Envoy's own definitions. At the end are those that
-//! Kuadrant's rate limit service adds to them, by its RFC 0021.
+//! Envoy hides as not implemented are left out; `tools/server/tests/envoy` asks with Envoy's own definitions.
 
 use prost_types::Duration;
 
@@ -109,42 +108,4 @@ pub(crate) struct HeaderValue {
     pub(crate) key: String,
     #[prost(string, tag = "2")]
     pub(crate) value: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct ReserveRequest {
-    #[prost(string, tag = "1")]
-    pub(crate) domain: String,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) descriptors: Vec<RateLimitDescriptor>,
-    #[prost(uint64, tag = "3")]
-    pub(crate) amount: u64,
-    #[prost(message, optional, tag = "4")]
-    pub(crate) ttl: Option<Duration>,
-}
-
-#[derive(Clone, PartialEq, Eq, prost::Message)]
-pub(crate) struct ReserveResponse {
-    #[prost(enumeration = "Code", tag = "1")]
-    pub(crate) code: i32,
-    #[prost(string, tag = "2")]
-    pub(crate) reservation_id: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct CommitRequest {
-    #[prost(string, tag = "1")]
-    pub(crate) domain: String,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) descriptors: Vec<RateLimitDescriptor>,
-    #[prost(string, tag = "3")]
-    pub(crate) reservation_id: String,
-    #[prost(uint64, tag = "4")]
-    pub(crate) actual_amount: u64,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, prost::Message)]
-pub(crate) struct CommitResponse {
-    #[prost(bool, tag = "1")]
-    pub(crate) reservation_released: bool,
 }
