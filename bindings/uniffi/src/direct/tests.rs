@@ -263,11 +263,7 @@ fn decision_of_the_caller_has_fields_and_a_problem() {
         answer_to(0, &request)
     };
     let fields = ask(48, 1, &|request| {
-        push(request, Some(b"legacy"));
-        push(request, None);
-        request.extend(1_u32.to_le_bytes());
-        push(request, Some(b"x-ratelimit-reset"));
-        push(request, Some(b""));
+        push(request, Some(b"legacy x-ratelimit-reset="));
     });
     let mut expected = vec![18, 2, 0, 0, 0];
     for text in ["x-ratelimit-limit", "2", "x-ratelimit-remaining", "1"] {
