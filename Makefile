@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
+.PHONY: help setup demo site test test-quick check spellings matrix windows suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
   packages packages-test release
 
 STORE ?= memory
@@ -49,6 +49,9 @@ spellings: ## requests in every spelling, to every framework in its oldest and n
 
 matrix: ## every minor version of each framework, and the runtimes of each language that can be had; takes about an hour
 	@tests/matrix
+
+windows: ## the command line, the server and the C library for Windows, under Wine: conformance cases, commands, programs in C; minutes
+	@tests/windows/run
 
 suites: ## download limits, Flask-Limiter, express-rate-limit and rate-limit-redis, and run their own tests on our stores; takes minutes
 	@tests/setup

@@ -1541,8 +1541,8 @@ polylimit_status polylimit_completions_open(struct polylimit_completions **compl
                                             size_t error_capacity);
 
 /**
- * The file descriptor to watch (epoll, poll, libuv): it is readable when results can be drained. It is non-blocking and closed
- * on exec. It belongs to the completions: a program must neither read nor close it. -1 when `completions` is NULL.
+ * The file descriptor to watch (epoll, kqueue, poll, libuv), or on Windows the socket: it is readable when results can be drained. It is
+ * non-blocking and closed on exec. It belongs to the completions: a program must neither read nor close it. -1 when `completions` is NULL.
  */
 int polylimit_completions_fd(const struct polylimit_completions *completions);
 

@@ -3,12 +3,10 @@
 
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int};
-use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use polylimit::raw::{Answer, Call, Completions};
+use polylimit::raw::{Answer, Call, Completions, EventDescriptor};
 use polylimit::{Error, ErrorKind, Limiter};
-use rustix::event::{EventfdFlags, eventfd};
 
 use crate::arguments::{Strided, handle, out_param, sized};
 use crate::decision::polylimit_decision;
@@ -51,7 +49,7 @@ impl From<u64> for Tag {
 /// to the process that opened it: a forked child opens its own, and may only free this one.
 pub struct polylimit_completions {
     completions: Completions<Tag>,
-    event: Arc<Event>,
+    event: Arc<EventDescriptor>,
     /// Finished operations that did not fit into the caller's array.
     undrained: Mutex<Finished>,
     /// The process that opened it. In a forked child, the lock may be held by a thread that does not exist there, and reading
@@ -97,7 +95,10 @@ pub unsafe extern "C" fn polylimit_completions_open(
     guard_unit(unsafe { MessageBuffer::new(error_buffer, error_capacity) }, || {
         // SAFETY: the caller guarantees the out-parameter.
         let completions_out = unsafe { out_param(completions_out, "completions_out") }?;
-        let event = Arc::new(Event::new()?);
+        let event = EventDescriptor::new().map_err(|error| {
+            Failure::new(ErrorKind::Internal, format!("cannot create a descriptor for events: {error}"))
+        })?;
+        let event = Arc::new(event);
         let raised = Arc::clone(&event);
         let completions = Completions::new(move || raised.raise());
         let process = std::process::id();
@@ -107,12 +108,17 @@ pub unsafe extern "C" fn polylimit_completions_open(
     })
 }
 
-/// The file descriptor to watch (epoll, poll, libuv): it is readable when results can be drained. It is non-blocking and closed
-/// on exec. It belongs to the completions: a program must neither read nor close it. -1 when `completions` is NULL.
+/// The file descriptor to watch (epoll, kqueue, poll, libuv), or on Windows the socket: it is readable when results can be drained. It is
+/// non-blocking and closed on exec. It belongs to the completions: a program must neither read nor close it. -1 when `completions` is NULL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn polylimit_completions_fd(completions: *const polylimit_completions) -> c_int {
     // SAFETY: the caller guarantees completions, or NULL.
-    guard_or(-1, || unsafe { completions.as_ref() }.map_or(-1, |completions| completions.event.descriptor()))
+    let completions = unsafe { completions.as_ref() };
+    guard_or(-1, || {
+        let descriptor = completions.map(|completions| completions.event.descriptor());
+        // Windows has sockets in place of descriptors, whose numbers have 32 bits.
+        descriptor.and_then(|descriptor| c_int::try_from(descriptor).ok()).unwrap_or(-1)
+    })
 }
 
 /// Starts an operation without waiting. The request is not used after the call. The tags of operations that are pending at the same
@@ -314,30 +320,4 @@ pub unsafe extern "C" fn polylimit_completions_free(completions: *mut polylimit_
             drop(unsafe { Box::from_raw(completions) });
         }
     });
-}
-
-/// A file descriptor that an event loop watches: readable from the first `raise` until `lower`.
-pub(crate) struct Event(OwnedFd);
-
-impl Event {
-    pub(crate) fn new() -> Result<Self, Failure> {
-        let event = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
-        event
-            .map(Self)
-            .map_err(|error| Failure::new(ErrorKind::Internal, format!("cannot create an eventfd: {error}")))
-    }
-
-    /// Ignores an error of the write: it fails only when the counter is full, and then the descriptor is readable already.
-    pub(crate) fn raise(&self) {
-        let _ = rustix::io::write(&self.0, &1_u64.to_ne_bytes());
-    }
-
-    /// Ignores an error of the read: it fails only when the descriptor is not readable.
-    pub(crate) fn lower(&self) {
-        let _ = rustix::io::read(&self.0, &mut [0; 8]);
-    }
-
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.0.as_raw_fd()
-    }
 }

@@ -51,7 +51,6 @@ mod store_call;
 mod value;
 mod waiting;
 mod waiting_call;
-mod wake_up;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyDateTime, PyDelta, PyMapping, PyWeakrefReference};

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use polylimit::Limiter;
-use polylimit::raw::{Call, Completions};
+use polylimit::raw::{Call, Completions, EventDescriptor};
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
@@ -23,7 +23,6 @@ use crate::error::{call_core, raise_panic};
 use crate::once::{OnceBox, intern};
 use crate::operation_future::{OperationFuture, finish};
 use crate::waiting_call::{Started, TrioCall, WaitingCall};
-use crate::wake_up::WakeUp;
 
 /// The result of submitting a call.
 pub(crate) enum Submission {
@@ -37,7 +36,7 @@ pub(crate) enum Submission {
 pub(crate) struct LoopQueue {
     completions: Completions<u64>,
     pending: Mutex<PendingCalls>,
-    wake_up: Arc<WakeUp>,
+    event: Arc<EventDescriptor>,
     /// Whether tasks are being resumed, whose calls are sent together.
     is_draining: AtomicBool,
     /// Whether the loop will start the deferred calls.
@@ -153,7 +152,7 @@ impl LoopQueue {
             queue
         } else {
             let queue = Bound::new(py, Self::new()?)?;
-            let descriptor = queue.get().wake_up.descriptor();
+            let descriptor = queue.get().event.descriptor();
             let drain = queue.getattr(intern!(py, "drain"))?;
             event_loop.call_method1(intern!(py, "add_reader"), (descriptor, drain))?;
             event_loop.setattr(name, &queue)?;
@@ -165,12 +164,12 @@ impl LoopQueue {
     }
 
     fn new() -> PyResult<Self> {
-        let wake_up = Arc::new(WakeUp::new().map_err(|error| PyOSError::new_err(error.to_string()))?);
-        let waker = Arc::clone(&wake_up);
+        let event = Arc::new(EventDescriptor::new().map_err(|error| PyOSError::new_err(error.to_string()))?);
+        let raised = Arc::clone(&event);
         Ok(Self {
-            completions: Completions::new(move || waker.wake()),
+            completions: Completions::new(move || raised.raise()),
             pending: Mutex::default(),
-            wake_up,
+            event,
             is_draining: AtomicBool::new(false),
             is_scheduled: AtomicBool::new(false),
         })
@@ -223,7 +222,7 @@ fn submit_to_trio(
 impl LoopQueue {
     /// Called when the descriptor is readable: resumes the tasks whose calls have finished.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        self.wake_up.clear();
+        self.event.lower();
         let mut finished = Vec::new();
         let drain = || self.completions.drain(|number, answer| finished.push((number, answer)));
         raise_panic(py, catch_unwind(AssertUnwindSafe(drain)))?;

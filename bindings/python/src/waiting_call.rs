@@ -1,22 +1,20 @@
 //! A call to the store that waits for the scheduler of another library: gevent, eventlet or trio. The scheduler watches a descriptor,
 //! which is readable when the answer is there.
 
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
-use polylimit::raw::{Answer, Call, Completions};
+use polylimit::raw::{Answer, Call, Completions, EventDescriptor, RawDescriptor};
 use polylimit::{Error, Limiter};
 use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::call::{AnswerForm, answer_to_python};
 use crate::error::call_core;
-use crate::wake_up::WakeUp;
 
 /// A call that was started and waits.
 pub(crate) struct WaitingCall {
     completions: Completions<()>,
-    wake_up: Arc<WakeUp>,
+    event: Arc<EventDescriptor>,
 }
 
 /// The result of starting a call.
@@ -27,20 +25,20 @@ pub(crate) enum Started {
 
 impl WaitingCall {
     pub(crate) fn start(py: Python<'_>, limiter: &Limiter, call: &Call<'_>) -> PyResult<Started> {
-        let wake_up = Arc::new(WakeUp::new().map_err(|error| PyOSError::new_err(error.to_string()))?);
-        let waker = Arc::clone(&wake_up);
-        let completions = Completions::new(move || waker.wake());
+        let event = Arc::new(EventDescriptor::new().map_err(|error| PyOSError::new_err(error.to_string()))?);
+        let raised = Arc::clone(&event);
+        let completions = Completions::new(move || raised.raise());
         let known = call_core(py, || Ok(completions.submit(limiter, call, ())))?;
-        Ok(known.map_or(Started::Waits(Self { completions, wake_up }), Started::Known))
+        Ok(known.map_or(Started::Waits(Self { completions, event }), Started::Known))
     }
 
-    pub(crate) fn descriptor(&self) -> RawFd {
-        self.wake_up.descriptor()
+    pub(crate) fn descriptor(&self) -> RawDescriptor {
+        self.event.descriptor()
     }
 
     /// Takes the answer once the descriptor is readable; `None` if it is not there yet.
     pub(crate) fn take(&self, py: Python<'_>) -> PyResult<Option<Result<Answer, Error>>> {
-        self.wake_up.clear();
+        self.event.lower();
         let mut taken = None;
         call_core(py, || {
             self.completions.drain(|(), answer| taken = Some(answer));
@@ -73,7 +71,7 @@ impl TrioCall {
 
 #[pymethods]
 impl TrioCall {
-    fn fileno(&self) -> RawFd {
+    fn fileno(&self) -> RawDescriptor {
         self.call.descriptor()
     }
 

@@ -5,13 +5,13 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::BorrowedFd;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use polylimit::redis::Credentials;
 
-use crate::error::{PolylimitError, Result, guarded};
+use crate::descriptor::duplicate;
+use crate::error::{Result, guarded};
 
 type Reply = Sender<std::result::Result<Credentials, String>>;
 
@@ -113,17 +113,10 @@ impl CredentialsCalls {
     /// Calls without an answer are dropped: they are those of the parent of a forked process.
     pub fn wake_by(&self, descriptor: i32) -> Result<()> {
         guarded(|| {
-            if descriptor < 0 {
-                return Err(PolylimitError::InvalidArgument(format!("descriptor {descriptor} is negative")));
-            }
-            // SAFETY: the caller has it open during this call.
-            let duplicate = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned();
-            let duplicate = duplicate.map_err(|error| {
-                PolylimitError::InvalidArgument(format!("descriptor {descriptor} cannot be used: {error}"))
-            })?;
+            let duplicate = duplicate(descriptor)?;
             let mut state = self.calls.lock();
             state.waiting.clear();
-            state.descriptor = Some(File::from(duplicate));
+            state.descriptor = Some(duplicate);
             Ok(())
         })
     }
@@ -166,6 +159,7 @@ mod tests {
     use std::thread;
 
     use super::*;
+    use crate::error::PolylimitError;
     use crate::limiter::Limiter;
     use crate::settings::Settings;
 

@@ -18,6 +18,7 @@ mod client_address;
 mod configured;
 mod credentials;
 mod decision;
+mod descriptor;
 mod direct;
 mod error;
 mod event;

@@ -12,6 +12,8 @@ pub mod counter;
 #[doc(hidden)]
 pub mod driver;
 #[doc(hidden)]
+pub mod event_descriptor;
+#[doc(hidden)]
 pub mod fork;
 #[doc(hidden)]
 pub mod lock;

@@ -16,6 +16,7 @@ mod health;
 mod life;
 mod limits;
 mod lingering;
+mod local_socket;
 mod log;
 mod one_off;
 mod options;

@@ -8,11 +8,12 @@ use http_body_util::{BodyExt, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::endpoint::{Endpoint, Place};
 use crate::error::ServeError;
+use crate::local_socket;
 
 /// The longest answer that is read.
 const ANSWER_BYTES: usize = 64 << 10;
@@ -55,7 +56,7 @@ type Failure = Box<dyn std::error::Error + Send + Sync>;
 async fn ask(place: &Place, path: &'static str) -> Result<(StatusCode, String), Failure> {
     match place {
         Place::Tcp { address, .. } => send(TcpStream::connect(address).await?, path).await,
-        Place::Unix(socket) => send(UnixStream::connect(socket).await?, path).await,
+        Place::Unix(socket) => send(local_socket::connect(socket).await?, path).await,
     }
 }
 

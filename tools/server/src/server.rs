@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::Path;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -14,7 +12,7 @@ use polylimit::Limiter;
 #[cfg(target_os = "linux")]
 use socket2::SockFilter;
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream, lookup_host};
+use tokio::net::{TcpListener, TcpStream, lookup_host};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout, timeout_at};
@@ -26,6 +24,7 @@ use crate::counters::Rejection;
 use crate::endpoint::{Endpoint, Place, Protocol};
 use crate::error::ServeError;
 use crate::life::Stage;
+use crate::local_socket::{self, LocalListener, LocalStream};
 use crate::log::LogRecord;
 use crate::options::ServerOptions;
 use crate::web::Routes;
@@ -157,12 +156,12 @@ struct Listener {
 
 enum Socket {
     Tcp(TcpListener),
-    Unix(UnixListener),
+    Unix(LocalListener),
 }
 
 enum Stream {
     Tcp(TcpStream, SocketAddr),
-    Unix(UnixStream),
+    Unix(LocalStream),
 }
 
 impl Server {
@@ -303,7 +302,8 @@ async fn open(app: &App, endpoint: &Endpoint, is_open: bool) -> Result<(Endpoint
         |error: &dyn std::fmt::Display| ServeError::new(format!("cannot listen on {endpoint}: {error}"));
     match &endpoint.place {
         Place::Unix(path) => {
-            let listener = bind_unix(path, app.options.socket_mode).map_err(|error| failed(&error))?;
+            let listener =
+                LocalListener::bind(path, app.options.socket_mode).map_err(|error| failed(&error))?;
             Ok((endpoint.clone(), Socket::Unix(listener)))
         }
         Place::Tcp { address, tls } => {
@@ -331,17 +331,6 @@ async fn open(app: &App, endpoint: &Endpoint, is_open: bool) -> Result<(Endpoint
     }
 }
 
-/// Opens a Unix socket. A socket that a dead process has left there is replaced; anything else is not.
-fn bind_unix(path: &Path, mode: u32) -> io::Result<UnixListener> {
-    let is_socket = fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
-        fs::remove_file(path)?;
-    }
-    let listener = UnixListener::bind(path)?;
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))?;
-    Ok(listener)
-}
-
 fn remove_sockets(app: &App) {
     for endpoint in app.options.listen.iter().chain(&app.options.listen_open).chain(&app.options.admin) {
         if let Place::Unix(path) = &endpoint.place {
@@ -357,7 +346,7 @@ impl Socket {
                 let (stream, peer) = listener.accept().await?;
                 Stream::of_tcp(stream, peer)
             }
-            Self::Unix(listener) => Ok(Stream::Unix(listener.accept().await?.0)),
+            Self::Unix(listener) => listener.accept().await.map(Stream::Unix),
         }
     }
 
@@ -383,24 +372,18 @@ impl Socket {
 
     /// Closes the listener, and returns the connections that it has and that are not accepted yet: closing alone would reset them.
     fn close(self) -> io::Result<impl Iterator<Item = Stream>> {
-        enum Listening {
-            Tcp(std::net::TcpListener),
-            Unix(std::os::unix::net::UnixListener),
-        }
-        let listening = match self {
-            Self::Tcp(listener) => Listening::Tcp(listener.into_std()?),
-            Self::Unix(listener) => Listening::Unix(listener.into_std()?),
-        };
-        let accept = move || match &listening {
-            Listening::Tcp(listener) => {
-                let (stream, peer) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Stream::of_tcp(TcpStream::from_std(stream)?, peer)
+        let mut accept: Box<dyn FnMut() -> io::Result<Stream> + Send> = match self {
+            Self::Tcp(listener) => {
+                let listener = listener.into_std()?;
+                Box::new(move || {
+                    let (stream, peer) = listener.accept()?;
+                    stream.set_nonblocking(true)?;
+                    Stream::of_tcp(TcpStream::from_std(stream)?, peer)
+                })
             }
-            Listening::Unix(listener) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                Ok(Stream::Unix(UnixStream::from_std(stream)?))
+            Self::Unix(listener) => {
+                let mut accept = listener.accept_last()?;
+                Box::new(move || accept().map(Stream::Unix))
             }
         };
         Ok(std::iter::from_fn(move || accept().ok()))
@@ -464,7 +447,7 @@ fn start(stream: Stream, door: &Door, connections: &Arc<Connections>) {
                 Box::pin(door.serve(stream, caller)).await;
             }
             Stream::Unix(stream) => {
-                let uid = stream.peer_cred().ok().map(|credentials| credentials.uid());
+                let uid = local_socket::user(&stream);
                 Box::pin(door.serve(stream, Caller { uid, ..Caller::default() })).await;
             }
         }

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::Write as _;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use polylimit::raw::{Answer, Call, Completions};
 use polylimit::reservation::ReservationId;
 use polylimit::{Error, Limiter};
 
+use crate::descriptor::duplicate;
 use crate::direct::held::{Reserve, Reserved};
 use crate::direct::layout::Writer;
 use crate::direct::report::{Form, Report};
@@ -126,15 +126,7 @@ impl Queue {
     /// A queue that writes a byte to the descriptor when there are answers to take, unless the descriptor is negative. The
     /// descriptor is duplicated.
     pub(crate) fn open(descriptor: i32) -> Result<Self> {
-        let descriptor = if descriptor < 0 {
-            None
-        } else {
-            // SAFETY: the caller has it open during this call.
-            let duplicate = unsafe { BorrowedFd::borrow_raw(descriptor) }.try_clone_to_owned();
-            Some(File::from(duplicate.map_err(|error| {
-                PolylimitError::InvalidArgument(format!("descriptor {descriptor} cannot be used: {error}"))
-            })?))
-        };
+        let descriptor = if descriptor < 0 { None } else { Some(duplicate(descriptor)?) };
         let wake_up = Arc::new(WakeUp { descriptor, ..WakeUp::default() });
         let woken = Arc::clone(&wake_up);
         let completions = Completions::new(move || woken.wake());

@@ -203,6 +203,11 @@ fn read_endpoints(
 ) -> Result<Endpoints, Error> {
     let path = path.strip_prefix('/').filter(|_| !matches!(kind, Kind::Socket)).unwrap_or(path);
     Ok(match kind {
+        Kind::Socket if cfg!(not(unix)) => {
+            return Err(refused(
+                "is that of a Unix socket, which programs on this system cannot use: name a host, as in redis://localhost",
+            ));
+        }
         Kind::Socket => {
             if !hosts.is_empty() {
                 return Err(refused(

@@ -67,6 +67,7 @@ pub(crate) fn of_connection(error: &io::Error) -> String {
 }
 
 /// Explains a failed connection to a socket of this host.
+#[cfg(unix)]
 pub(crate) fn of_socket(error: &io::Error) -> String {
     format!(
         "its socket does not accept connections ({error}): see that it runs, and that this user may write to the socket"

@@ -13,7 +13,9 @@ use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use redis::{Cmd, RedisError, Value};
 use socket2::{SockRef, TcpKeepalive};
-use tokio::net::{TcpStream, UnixStream, lookup_host};
+#[cfg(unix)]
+use tokio::net::UnixStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::ClientConfig;
@@ -22,7 +24,9 @@ use crate::config::Settings;
 use crate::config::address_map::AddressMap;
 use crate::config::target::{Credentials, Endpoint, Endpoints, Secret, Target, Tls};
 use crate::transport::CONNECT_TIMEOUT;
-use crate::transport::cause::{ConnectError, NO_TLS, WITHOUT_TLS, of_connection, of_name, of_socket, of_tls};
+#[cfg(unix)]
+use crate::transport::cause::of_socket;
+use crate::transport::cause::{ConnectError, NO_TLS, WITHOUT_TLS, of_connection, of_name, of_tls};
 use crate::transport::failure::{Failure, Refusal, UNREACHABLE};
 use crate::transport::login::Login;
 use crate::transport::refused::{LastRefusal, words};
@@ -206,10 +210,14 @@ impl Connector {
     ) -> Result<Stream, ConnectError> {
         match address {
             Address::Tcp(endpoint) => self.tcp(endpoint, longest).await,
+            #[cfg(unix)]
             Address::Unix(path) => {
                 let connected = UnixStream::connect(path).await;
                 Ok(Stream::Unix(connected.map_err(|error| not_connected(&error, of_socket))?))
             }
+            // The URL of one has been refused.
+            #[cfg(not(unix))]
+            Address::Unix(_) => Err(UNREACHABLE.into()),
             Address::Service { service, sentinels } => {
                 let named = match primary.take() {
                     Some(named) => named,
@@ -364,11 +372,16 @@ async fn first_to_accept(addresses: impl Iterator<Item = SocketAddr>) -> Result<
     happy_eyeballs(addresses.map(connect).collect()).await
 }
 
+/// The errors of a system without room for another socket.
+#[cfg(unix)]
+const NO_RESOURCES: [i32; 4] = [libc::EMFILE, libc::ENFILE, libc::ENOBUFS, libc::ENOMEM];
+/// `WSAEMFILE` and `WSAENOBUFS` of Windows.
+#[cfg(not(unix))]
+const NO_RESOURCES: [i32; 2] = [10_024, 10_055];
+
 fn not_connected(error: &io::Error, describe: fn(&io::Error) -> String) -> ConnectError {
     match error.raw_os_error() {
-        Some(libc::EMFILE | libc::ENFILE | libc::ENOBUFS | libc::ENOMEM) => {
-            Failure::not_applied(Degradation::NoResources).into()
-        }
+        Some(code) if NO_RESOURCES.contains(&code) => Failure::not_applied(Degradation::NoResources).into(),
         _ => ConnectError { failure: UNREACHABLE, cause: Some(describe(error)) },
     }
 }

@@ -20,7 +20,9 @@ use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{PrivateKeyDer, ServerName};
 use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio_rustls::client::TlsStream;
 
 use crate::config::target::{Identity, Tls};
@@ -36,6 +38,7 @@ const UNSEEN_BYTES: usize = 4 << 10;
 pub(crate) enum Stream {
     Tcp(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
+    #[cfg(unix)]
     Unix(UnixStream),
     #[cfg(feature = "testing")]
     Simulated(Box<dyn Socket>),
@@ -48,6 +51,7 @@ impl Stream {
         let peeked = match self {
             Self::Tcp(tcp) => SockRef::from(tcp).peek(&mut byte),
             Self::Tls(tls) => SockRef::from(tls.get_ref().0).peek(&mut byte),
+            #[cfg(unix)]
             Self::Unix(unix) => SockRef::from(unix).peek(&mut byte),
             #[cfg(feature = "testing")]
             Self::Simulated(socket) => return socket.has_input_or_end(),
@@ -62,6 +66,7 @@ impl Stream {
         let mut bytes = [0; UNSEEN_BYTES];
         let read = match self {
             Self::Tcp(tcp) => (&*SockRef::from(&*tcp)).read(&mut bytes)?,
+            #[cfg(unix)]
             Self::Unix(unix) => (&*SockRef::from(&*unix)).read(&mut bytes)?,
             #[cfg(feature = "testing")]
             Self::Simulated(socket) => socket.read_arrived(&mut bytes)?,
@@ -90,6 +95,7 @@ impl Stream {
         let tcp = match self {
             Self::Tcp(tcp) => tcp,
             Self::Tls(tls) => tls.get_ref().0,
+            #[cfg(unix)]
             Self::Unix(_) => return,
             #[cfg(feature = "testing")]
             Self::Simulated(socket) => return socket.reset_when_closed(),
@@ -104,6 +110,7 @@ impl AsyncRead for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_read(cx, buf),
             Self::Tls(stream) => Pin::new(stream).poll_read(cx, buf),
+            #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_read(cx, buf),
             #[cfg(feature = "testing")]
             Self::Simulated(stream) => Pin::new(stream).poll_read(cx, buf),
@@ -116,6 +123,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_write(cx, bytes),
             Self::Tls(stream) => Pin::new(stream).poll_write(cx, bytes),
+            #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_write(cx, bytes),
             #[cfg(feature = "testing")]
             Self::Simulated(stream) => Pin::new(stream).poll_write(cx, bytes),
@@ -126,6 +134,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_flush(cx),
             Self::Tls(stream) => Pin::new(stream).poll_flush(cx),
+            #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_flush(cx),
             #[cfg(feature = "testing")]
             Self::Simulated(stream) => Pin::new(stream).poll_flush(cx),
@@ -136,6 +145,7 @@ impl AsyncWrite for Stream {
         match self.get_mut() {
             Self::Tcp(stream) => Pin::new(stream).poll_shutdown(cx),
             Self::Tls(stream) => Pin::new(stream).poll_shutdown(cx),
+            #[cfg(unix)]
             Self::Unix(stream) => Pin::new(stream).poll_shutdown(cx),
             #[cfg(feature = "testing")]
             Self::Simulated(stream) => Pin::new(stream).poll_shutdown(cx),
