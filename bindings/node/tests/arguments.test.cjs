@@ -186,7 +186,6 @@ const NO_OPTIONS = {
 
 test("a value that cannot have options is refused wherever options are read", async () => {
   const { limiter } = limiterAt(0, "100/minute");
-  const middleware = { limiter, policy: "api" };
   const calls = {
     ...Object.fromEntries(
       ["check", "peek", "take", "charge", "refund", "reset", "acquire", "checkSync", "reserve"].map((name) => [

@@ -22,17 +22,25 @@ class RedisServer:
         self._folder = tempfile.mkdtemp(prefix="polylimit-redis-")
         self.port = _free_port() if port is None else port
         self._process: subprocess.Popen[bytes] | None = None
-        self.start()
+        # Until the server listens, another process may take the port.
+        while not self._starts():
+            assert port is None, (Path(self._folder) / "log").read_text()
+            self.port = _free_port()
 
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}"
 
     def start(self) -> None:
+        assert self._starts(), (Path(self._folder) / "log").read_text()
+
+    def _starts(self) -> bool:
+        """Start the program and wait for it; return whether it answers, and has not ended."""
         command = [self._program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--dir", self._folder]
         with (Path(self._folder) / "log").open("ab") as log:
-            self._process = subprocess.Popen(command, stdout=log, stderr=log)
-        until(lambda: self.command("PING") == b"+PONG\r\n", "redis-server answers")
+            process = self._process = subprocess.Popen(command, stdout=log, stderr=log)
+        until(lambda: process.poll() is not None or self.command("PING") == b"+PONG\r\n", "redis-server answers")
+        return process.poll() is None
 
     def stop(self) -> None:
         """Kill it, as a crash would."""

@@ -254,7 +254,7 @@ def test_header_fields_and_problem_document():
     assert (problem.status, problem.violated) == (429, ["api"])
     assert problem.body("text/plain") == ("text/plain; charset=utf-8", problem.text)
     assert problem.body() == ("application/problem+json", problem.json)
-    with pytest.raises(InvalidArgumentError, match="header setting \"new\" is not known"):
+    with pytest.raises(InvalidArgumentError, match='header setting "new" is not known'):
         polylimit.header_fields([], headers="new")
 
 
