@@ -37,7 +37,7 @@ pub(super) struct Outcome {
 pub(super) struct Application {
     pub(super) descriptor: usize,
     pub(super) policy: Arc<str>,
-    key: Box<[u8]>,
+    pub(super) key: Box<[u8]>,
     plan: Option<Arc<str>>,
     headroom: u8,
     pub(super) units: u64,

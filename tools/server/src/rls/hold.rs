@@ -119,7 +119,26 @@ async fn find(
     for descriptor in &mut descriptors {
         descriptor.hits = Hits::Spend(hits);
     }
-    matched(app, caller, &descriptors).await
+    let mut outcome = matched(app, caller, &descriptors).await?;
+    outcome.applications = merged(outcome.applications)?;
+    Ok(outcome)
+}
+
+/// One application for each key of a policy: two descriptors with the same key hold under one id, which is committed once.
+fn merged(applications: Vec<Application>) -> Result<Vec<Application>, Status> {
+    let mut merged: Vec<Application> = Vec::with_capacity(applications.len());
+    for application in applications {
+        let same =
+            merged.iter_mut().find(|one| one.policy == application.policy && one.key == application.key);
+        let Some(same) = same else {
+            merged.push(application);
+            continue;
+        };
+        same.units =
+            checked("the cost of the hits under one key", same.units.saturating_add(application.units))?;
+        same.is_in_quota_mode &= application.is_in_quota_mode;
+    }
+    Ok(merged)
 }
 
 fn checked(name: &str, amount: u64) -> Result<u64, Status> {

@@ -183,6 +183,14 @@ func TestKuadrantsReservations(t *testing.T) {
 		client.expectLeft(t, "f", 900)
 		client.expectLeft(t, "g", 400)
 	})
+	t.Run("descriptors with the same key are held and charged together", func(t *testing.T) {
+		id := client.reserve(t, `"amount": 100`, "i", "i")
+		client.expectLeft(t, "i", 800)
+		if !client.commit(t, id, 50, "i", "i") || client.commit(t, id, 50, "i", "i") {
+			t.Fatal("released other than once")
+		}
+		client.expectLeft(t, "i", 900)
+	})
 	t.Run("messages that make no sense", func(t *testing.T) {
 		for _, wrong := range []struct{ method, sent, message string }{
 			{"Reserve", about(`"amount": "4294967296000000"`, "h"), "amount is 4294967296000000: allowed is 0 to "},
