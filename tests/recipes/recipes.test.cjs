@@ -223,12 +223,18 @@ test("background jobs: two of a tenant run at a time, each is charged once, and 
         inner.push(await run("acme", "job 2", third, now));
         return 10;
       };
-      const rows = async () => (await limiter.peek("acme", "exports")).quotas[1].remaining;
+      const began = Date.now();
+      const charged = async () => {
+        const rows = 1_000_000 - (await limiter.peek("acme", "exports")).quotas[1].remaining;
+        // Some come back meanwhile: a million in a day.
+        const back = Math.ceil((Date.now() - began) / 86.4);
+        assert.ok(rows <= 30 && rows >= 30 - back, `${rows} rows, of which ${back} may be back`);
+      };
       assert.equal(await run("acme", "job 1", second, now), true);
       assert.deepEqual(inner, [false, true, true]);
-      assert.equal(await rows(), 1_000_000 - 30);
+      await charged();
       assert.equal((await limiter.commit("acme", "job 1", { policy: "exports", spent: 10 })).found, false);
-      assert.equal(await rows(), 1_000_000 - 30);
+      await charged();
       limiter.close();
     }),
   );
