@@ -1,7 +1,9 @@
 //! Statuses and error messages of calls, and the boundary at which panics become errors.
 
 use std::any::Any;
-use std::ffi::{c_char, c_int};
+use std::ffi::c_char;
+#[cfg(target_os = "linux")]
+use std::ffi::c_int;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use polylimit::{Error, ErrorKind};
