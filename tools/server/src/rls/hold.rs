@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::join_all;
 use polylimit::raw::{Answer, ReservationTerms};
 use polylimit::reservation::ReservationId;
 use polylimit::{Decision, Request};
@@ -86,9 +86,10 @@ pub(super) async fn commit(
         id => Some(ReservationId::new(id).map_err(|error| status_of(&error))?),
     };
     let outcome = find(app, caller, &request.domain, &request.descriptors, hits).await?;
-    let ended = outcome.applications.iter().map(|application| end(app, application, id));
-    let ended = try_join_all(ended).await?;
-    Ok(CommitResponse { reservation_released: ended.into_iter().any(|was_held| was_held) })
+    // An error under one policy keeps none of the others from being charged.
+    let ended = join_all(outcome.applications.iter().map(|application| end(app, application, id))).await;
+    let were_held = ended.into_iter().collect::<Result<Vec<bool>, Status>>()?;
+    Ok(CommitResponse { reservation_released: were_held.contains(&true) })
 }
 
 /// Charges what was used under a policy; returns whether units were held for it.
