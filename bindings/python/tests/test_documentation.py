@@ -91,11 +91,18 @@ builds_wheel = pytest.mark.timeout(900)
 
 @pytest.mark.slow
 @builds_wheel
-@pytest.mark.parametrize("version", PROMISED)
-def test_wheel_works_in_a_fresh_environment(wheel, tmp_path, version):
-    interpreter = interpreter_of(version)
+@pytest.mark.parametrize(
+    "versions",
+    [
+        pytest.param(PROMISED, id="oldest"),
+        pytest.param(PROMISED[::-1], id="newest"),
+        *(pytest.param([version], id=version, marks=pytest.mark.between) for version in PROMISED[1:-1]),
+    ],
+)
+def test_wheel_works_in_a_fresh_environment(wheel, tmp_path, versions):
+    interpreter = next(filter(None, map(interpreter_of, versions)), None)
     if interpreter is None:
-        pytest.skip(f"there is no Python {version} here")
+        pytest.skip(f"there is no Python {' or '.join(versions)} here")
     assert "-cp310-abi3-" in wheel.name
     names = set(zipfile.ZipFile(wheel).namelist())
     assert {"polylimit/py.typed", "polylimit/_core.pyi", "polylimit/__main__.py", "polylimit/django.py"} <= names
