@@ -174,6 +174,7 @@ pub mod raw {
     pub use polylimit_rules::reservation::list::ReservationTerms;
     pub use polylimit_rules::suggestion::{OptionPlace, Suggestion};
     pub use polylimit_rules::time::time_text;
+    #[cfg(not(target_family = "wasm"))]
     pub use polylimit_runtime::event_descriptor::{EventDescriptor, RawDescriptor};
     pub use polylimit_store::option::{OptionKind, StoreOption};
 }

@@ -8,6 +8,7 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::time::Duration;
 
+use crate::fork;
 use crate::monotonic;
 #[cfg(feature = "testing")]
 use crate::simulation;
@@ -179,7 +180,7 @@ pub fn random() -> u64 {
     if let Some(random) = simulation::random() {
         return random;
     }
-    RandomState::new().hash_one((std::process::id(), monotonic::now()))
+    RandomState::new().hash_one((fork::process_id(), monotonic::now()))
 }
 
 #[cfg(test)]

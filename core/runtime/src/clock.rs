@@ -5,14 +5,12 @@ mod system;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
-#[cfg(feature = "testing")]
-use std::time::Instant;
 
 use tokio::sync::Notify;
 
 use crate::counter::CounterClock;
 #[cfg(feature = "testing")]
-use crate::monotonic;
+use crate::monotonic::{self, Instant};
 use polylimit_rules::error::Error;
 use polylimit_rules::units::{MAX_US, micros};
 

@@ -28,7 +28,7 @@ pub struct ProcessGeneration {
 
 impl ProcessGeneration {
     pub fn here() -> Self {
-        let Some(word) = word() else { return Self { word: None, number: u64::from(std::process::id()) } };
+        let Some(word) = word() else { return Self { word: None, number: process_id() } };
         let mut number = word.load(Ordering::Acquire);
         if number == 0 {
             let next = LAST.fetch_add(1, Ordering::Relaxed) + 1;
@@ -50,9 +50,14 @@ impl ProcessGeneration {
     pub fn is_here(&self) -> bool {
         match self.word {
             Some(word) => word.load(Ordering::Relaxed) == self.number,
-            None => self.number == u64::from(std::process::id()),
+            None => self.number == process_id(),
         }
     }
+}
+
+/// The number of this process. A WebAssembly module cannot fork, and has none.
+pub fn process_id() -> u64 {
+    if cfg!(target_family = "wasm") { 1 } else { u64::from(std::process::id()) }
 }
 
 /// Leaks an object that belongs to the parent process. Dropping it could take locks of threads that do not exist in this

@@ -7,10 +7,16 @@ pub mod backoff;
 pub mod clock;
 #[doc(hidden)]
 pub mod close_signal;
+#[cfg(not(target_family = "wasm"))]
 #[doc(hidden)]
+pub mod counter;
+#[cfg(target_family = "wasm")]
+#[doc(hidden)]
+#[path = "counter/host.rs"]
 pub mod counter;
 #[doc(hidden)]
 pub mod driver;
+#[cfg(not(target_family = "wasm"))]
 #[doc(hidden)]
 pub mod event_descriptor;
 #[doc(hidden)]

@@ -5,15 +5,28 @@
 #[cfg(feature = "testing")]
 use std::cell::Cell;
 use std::sync::OnceLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crate::counter::CounterClock;
 use crate::fork;
 
+/// A monotonic time. WebAssembly has none of its own, so there it is that of the host.
+#[cfg(not(target_family = "wasm"))]
+pub use std::time::Instant;
+#[cfg(target_family = "wasm")]
+pub use web_time::Instant;
+
 /// The monotonic time. It takes about 25 ns.
 #[inline]
 pub fn now() -> Instant {
-    tokio::time::Instant::now().into_std()
+    #[cfg(not(target_family = "wasm"))]
+    {
+        tokio::time::Instant::now().into_std()
+    }
+    #[cfg(target_family = "wasm")]
+    {
+        Instant::now()
+    }
 }
 
 /// The monotonic time since this process first read it, to a microsecond, for caches that every decision reads. It takes

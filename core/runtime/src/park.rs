@@ -3,7 +3,7 @@
 //! The thread that drives the runtime may be late, because it is suspended or not scheduled. So a waiting thread checks
 //! times itself: it wakes for the times that it passes to `is_past` and [`is_overdue`].
 
-use crate::monotonic;
+use crate::monotonic::{self, Instant};
 #[cfg(feature = "testing")]
 use crate::simulation;
 use std::cell::Cell;
@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake};
 use std::thread::{self, Thread};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long a waiting thread leaves an overdue operation to the driving thread, which keeps deadlines to the millisecond
 /// and knows more about the operation's fate. The grace starts when the waiting thread sees that the deadline has passed,

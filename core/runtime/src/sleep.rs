@@ -4,9 +4,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tokio::time::Instant;
-
-use crate::monotonic;
+use crate::monotonic::{self, Instant};
 use crate::park;
 
 /// Ends at a moment. On a thread that only waits, the thread checks the time itself, since the driving thread may be
@@ -15,18 +13,23 @@ use crate::park;
 #[must_use = "futures do nothing unless they are polled"]
 pub struct Sleep {
     until: Instant,
-    /// Set where a runtime's timer keeps the time.
+    /// Set where a runtime's timer keeps the time. In WebAssembly there is none, and nothing that sleeps is offered.
+    #[cfg(not(target_family = "wasm"))]
     timer: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
 /// Waits until the given moment.
 pub fn sleep_until(until: Instant) -> Sleep {
-    Sleep { until, timer: None }
+    Sleep {
+        until,
+        #[cfg(not(target_family = "wasm"))]
+        timer: None,
+    }
 }
 
 /// Waits for a duration.
 pub fn sleep(duration: Duration) -> Sleep {
-    sleep_until((monotonic::now() + duration).into())
+    sleep_until(monotonic::now() + duration)
 }
 
 impl Future for Sleep {
@@ -34,11 +37,23 @@ impl Future for Sleep {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         if park::is_waiting() {
-            let is_past = park::is_past(self.until.into_std());
+            let is_past = park::is_past(self.until);
             return if is_past { Poll::Ready(()) } else { Poll::Pending };
         }
-        let until = self.until;
+        self.poll_timer(cx)
+    }
+}
+
+impl Sleep {
+    #[cfg(not(target_family = "wasm"))]
+    fn poll_timer(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let until = self.until.into();
         self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(until))).as_mut().poll(cx)
+    }
+
+    #[cfg(target_family = "wasm")]
+    fn poll_timer(&mut self, _cx: &mut Context<'_>) -> Poll<()> {
+        if self.until <= monotonic::now() { Poll::Ready(()) } else { Poll::Pending }
     }
 }
 

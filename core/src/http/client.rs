@@ -22,7 +22,7 @@ use std::cmp::max;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -32,7 +32,7 @@ use polylimit_rules::request::Request;
 use polylimit_rules::units::micros;
 use polylimit_runtime::backoff::{Backoff, random};
 use polylimit_runtime::clock::Clock;
-use polylimit_runtime::monotonic;
+use polylimit_runtime::monotonic::{self, Instant};
 
 /// The maximum number of paused keys. When one more is added, the pause that ends first is forgotten.
 const MAX_PAUSES: usize = 4096;

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use polylimit_rules::error::Error;
 use polylimit_rules::units::micros;
 use polylimit_runtime::backoff::part_of;
 use polylimit_runtime::clock::{Clock, ManualClock};
-use polylimit_runtime::monotonic;
+use polylimit_runtime::monotonic::{self, Instant};
 use polylimit_runtime::park;
 use polylimit_runtime::sleep::{sleep, sleep_until};
 
@@ -31,7 +29,7 @@ impl Deadline {
     pub(crate) fn after(timeout: Duration, clock: &Clock) -> Self {
         let timeout = timeout.min(MAX_WAIT);
         match clock.manual() {
-            None => Self::Monotonic((monotonic::now() + timeout).into()),
+            None => Self::Monotonic(monotonic::now() + timeout),
             Some(clock) => Self::Manual(clock.clone(), clock.now_us().saturating_add(micros(timeout))),
         }
     }
@@ -39,7 +37,7 @@ impl Deadline {
     /// The time until the deadline, in microseconds.
     pub(crate) fn left_us(&self) -> u64 {
         match self {
-            Self::Monotonic(at) => micros(at.saturating_duration_since(monotonic::now().into())),
+            Self::Monotonic(at) => micros(at.saturating_duration_since(monotonic::now())),
             Self::Manual(clock, at_us) => at_us.saturating_sub(clock.now_us()),
         }
     }

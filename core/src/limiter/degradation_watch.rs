@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::{Mutex, ReentrantMutex};
 use tokio::time::timeout;
@@ -20,7 +20,7 @@ use polylimit_rules::error::Error;
 use polylimit_rules::units::micros;
 use polylimit_runtime::close_signal::CloseSignal;
 use polylimit_runtime::driver::new_runtime;
-use polylimit_runtime::monotonic;
+use polylimit_runtime::monotonic::{self, Instant};
 use polylimit_store::finding::{Finding, Severity};
 
 /// The limiter decides without the store, or did so less than [`DegradedEvent::CALM`] ago.

@@ -6,7 +6,6 @@ pub(crate) mod page;
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, Hasher};
-use std::time::Instant;
 
 use foldhash::fast::FixedState;
 
@@ -18,7 +17,7 @@ use crate::limiter::{Admin, Limiter, Shared, blocking};
 use crate::store::listing::Scan;
 use polylimit_rules::error::Error;
 use polylimit_rules::policy::Policy;
-use polylimit_runtime::monotonic;
+use polylimit_runtime::monotonic::{self, Instant};
 use polylimit_runtime::sleep::sleep;
 use polylimit_store::charge::{Action, Charge, Wait};
 use polylimit_store::scan::{FoundKey, KeyName, LookRequest, ScanFilter, StoredKey};

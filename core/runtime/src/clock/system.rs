@@ -1,7 +1,11 @@
 //! The system's wall clock.
 
 use std::sync::OnceLock;
+#[cfg(not(target_family = "wasm"))]
 use std::time::{SystemTime, UNIX_EPOCH};
+
+#[cfg(target_family = "wasm")]
+use web_time::{SystemTime, UNIX_EPOCH};
 
 use crate::counter::CounterClock;
 use crate::fork;

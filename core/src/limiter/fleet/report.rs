@@ -7,6 +7,7 @@ use crate::limiter::Limiter;
 use polylimit_rules::decision::Source;
 use polylimit_rules::report::hex;
 use polylimit_rules::zone::DATABASE;
+use polylimit_runtime::fork::process_id;
 use polylimit_store::families::{Family, SampleValue};
 use polylimit_store::scan::KeyName;
 
@@ -205,7 +206,7 @@ impl Limiter {
         ProcessReport {
             instance: String::new(),
             host: host(),
-            pid: std::process::id(),
+            pid: u32::try_from(process_id()).unwrap_or(0),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             time_zones: DATABASE.to_owned(),
             started_at_ms: 0,

@@ -11,14 +11,14 @@
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::limiter::tally::counts::MAX_COUNTED;
 use polylimit_rules::error::Error;
 use polylimit_rules::policy::Policy;
-use polylimit_runtime::monotonic;
+use polylimit_runtime::monotonic::{self, Instant};
 use polylimit_store::charge::PolicyId;
 use polylimit_store::policy_table::OfPolicy;
 
