@@ -12,7 +12,7 @@ pub(crate) struct Attempt {
     pub(crate) first_us: u64,
     /// Whether it was made before.
     pub(crate) is_repeated: bool,
-    /// The line of the log with the attributes of the request; 0 for generated requests.
+    /// Where the attributes of the request are: those of a line of the log, or of the client.
     pub(crate) line: u32,
 }
 

@@ -147,7 +147,7 @@ impl Source for Clients {
             cost: self.groups[client.group as usize].cost,
             first_us: client.first_us.unwrap_or(time_us),
             is_repeated: client.first_us.is_some(),
-            line: 0,
+            line: number,
         })
     }
 

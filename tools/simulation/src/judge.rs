@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use polylimit::blocking::Limiter;
 use polylimit::clock::ManualClock;
-use polylimit::document::{RequestAttributes, RequestDecision};
+use polylimit::document::RequestDecision;
 use polylimit::raw::ReservationTerms;
 use polylimit::reservation::ReservationId;
 use polylimit::{Policy, Request};
 
 use crate::attempt::{Attempt, Verdict};
 use crate::error::SimulationError;
+use crate::facts::Facts;
 use crate::limits::{Kind, Limits, NamedPolicy};
-use crate::log::Facts;
 use crate::shares::{Shares, group_of_plan};
 use crate::tally::{Tally, Timeline};
 use crate::traffic::{Group, as_us};
@@ -147,7 +147,7 @@ impl<'a> Judge<'a> {
 impl Rules<'_> {
     fn decide(&mut self, limiter: &Limiter, attempt: &Attempt) -> Result<Verdict, SimulationError> {
         let facts = &self.facts[attempt.line as usize];
-        let decided = limiter.decide(&attributes(facts), &self.terms)?;
+        let decided = limiter.decide(&facts.attributes(), &self.terms)?;
         for made in &decided.decisions {
             if made.effective_policy().is_only_reserved() {
                 return Err(SimulationError::usage(format!(
@@ -218,26 +218,6 @@ fn verdict(decided: &RequestDecision) -> Verdict {
         retry_after_us: decided.retry_after_us,
         delay_us: decided.decisions.iter().map(|made| made.decision.delay_us()).max().unwrap_or(0),
     }
-}
-
-fn attributes(facts: &Facts) -> RequestAttributes<'_> {
-    let mut attributes = RequestAttributes::new();
-    if let Some(method) = &facts.method {
-        attributes = attributes.method(method);
-    }
-    if let Some(path) = &facts.path {
-        attributes = attributes.path(path);
-    }
-    if let Some(address) = &facts.address {
-        attributes = attributes.peer(&**address);
-    }
-    if let Some(user) = &facts.user {
-        attributes = attributes.attribute("user", user);
-    }
-    for (name, value) in &facts.headers {
-        attributes = attributes.header(&**name, value);
-    }
-    attributes
 }
 
 fn store_is_full() -> SimulationError {

@@ -14,6 +14,7 @@ pub(crate) use format::Format;
 pub(crate) use template::Template;
 
 use crate::error::SimulationError;
+use crate::facts::{Facts, Record};
 use line::Fields;
 
 /// The requests of a log, in the order of their times.
@@ -26,26 +27,6 @@ pub(crate) struct LogTraffic {
     /// What is known about requests, each combination once.
     pub(crate) facts: Vec<Facts>,
     pub(crate) summary: LogSummary,
-}
-
-/// A request of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Record {
-    /// In microseconds since the first request.
-    pub(crate) time_us: u64,
-    pub(crate) client: u32,
-    /// Where the facts are.
-    pub(crate) facts: u32,
-}
-
-/// What rules can be about.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub(crate) struct Facts {
-    pub(crate) method: Option<Box<[u8]>>,
-    pub(crate) path: Option<Box<[u8]>>,
-    pub(crate) address: Option<Box<str>>,
-    pub(crate) user: Option<Box<[u8]>>,
-    pub(crate) headers: Vec<(Box<str>, Box<[u8]>)>,
 }
 
 /// How a log was read.
@@ -256,6 +237,7 @@ fn facts(fields: &Fields<'_>) -> Facts {
         address: address.and_then(|value| std::str::from_utf8(&value).ok().map(Into::into)),
         user: bytes("remote_user"),
         headers: headers.into_iter().flatten().collect(),
+        others: Vec::new(),
     }
 }
 

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use crate::attempt::{Attempt, Ends, Source, Verdict};
 use crate::clients::Clients;
 use crate::error::SimulationError;
+use crate::facts::{Facts, Record};
 use crate::judge::{DecidedByRules, Judge, Setting, periods_us};
 use crate::limits::{Kind, Limits};
-use crate::log::{Facts, LogTraffic, Record};
+#[cfg(feature = "command")]
+use crate::log::LogTraffic;
 use crate::progress::Progress;
 use crate::shares::Shares;
 use crate::tally::{Outcomes, Tally};
@@ -28,8 +30,16 @@ pub(crate) struct Scenario {
 }
 
 pub(crate) enum Requests {
-    Generated { groups: Vec<Group>, seed: u64 },
-    Logged { records: Vec<Record>, facts: Vec<Facts> },
+    /// What is known about the requests of each client, where rules decide.
+    Generated {
+        groups: Vec<Group>,
+        seed: u64,
+        facts: Vec<Facts>,
+    },
+    Logged {
+        records: Vec<Record>,
+        facts: Vec<Facts>,
+    },
 }
 
 /// What the limits have done to the requests.
@@ -48,11 +58,27 @@ impl Scenario {
     pub(crate) fn generated(groups: Vec<Group>, seed: u64, start_us: u64, duration_us: u64) -> Self {
         let keys = groups.iter().flat_map(|group| (1..=group.clients).map(|number| group.key(number)));
         let keys = keys.map(|key| key.into_bytes().into()).collect();
-        let requests = Requests::Generated { groups, seed };
+        let requests = Requests::Generated { groups, seed, facts: Vec::new() };
         Self { start_us, duration_us, keys, requests, progress: Arc::default() }
     }
 
+    /// Gives each client what rules can be about, from its group, its number in the group from 1, and its number among all from 0.
+    pub(crate) fn give_facts(&mut self, of: impl Fn(&Group, u32, u32) -> Facts) {
+        let Requests::Generated { groups, facts, .. } = &mut self.requests else { return };
+        let clients = groups.iter().flat_map(|group| (1..=group.clients).map(move |number| (group, number)));
+        *facts = (0..).zip(clients).map(|(client, (group, number))| of(group, number, client)).collect();
+    }
+
+    /// The groups of generated clients, one after the other.
+    pub(crate) fn groups(&self) -> &[Group] {
+        match &self.requests {
+            Requests::Generated { groups, .. } => groups,
+            Requests::Logged { .. } => &[],
+        }
+    }
+
     /// The requests of a log.
+    #[cfg(feature = "command")]
     pub(crate) fn logged(log: LogTraffic, duration_us: Option<u64>) -> Self {
         let LogTraffic { start_us, mut records, keys, facts, .. } = log;
         if let Some(duration_us) = duration_us {
@@ -66,14 +92,10 @@ impl Scenario {
 
     fn setting(&self) -> Setting<'_> {
         let facts: &[Facts] = match &self.requests {
-            Requests::Generated { .. } => &[],
-            Requests::Logged { facts, .. } => facts,
+            Requests::Generated { facts, .. } | Requests::Logged { facts, .. } => facts,
         };
-        let groups: &[Group] = match &self.requests {
-            Requests::Generated { groups, .. } => groups,
-            Requests::Logged { .. } => &[],
-        };
-        Setting { start_us: self.start_us, duration_us: self.duration_us, keys: &self.keys, facts, groups }
+        let (keys, groups) = (&self.keys, self.groups());
+        Setting { start_us: self.start_us, duration_us: self.duration_us, keys, facts, groups }
     }
 
     /// What the clients would do without any limit.
@@ -88,6 +110,15 @@ impl Scenario {
 
     /// What happens under these limits.
     pub(crate) fn course(&self, limits: &Limits) -> Result<Course, SimulationError> {
+        self.course_telling(limits, |_, _| Ok(()))
+    }
+
+    /// The same, and tells each decision.
+    pub(crate) fn course_telling(
+        &self,
+        limits: &Limits,
+        mut tell: impl FnMut(&Attempt, Verdict) -> Result<(), SimulationError>,
+    ) -> Result<Course, SimulationError> {
         let mut judge = Judge::new(limits, self.setting())?;
         // Rules have keys of their own.
         let lengths_us = match &limits.kind {
@@ -100,6 +131,7 @@ impl Scenario {
             let verdict = judge.decide(attempt)?;
             tally.count(attempt.client as usize, attempt, verdict);
             outcomes.count(attempt, verdict);
+            tell(attempt, verdict)?;
             Ok(verdict)
         })?;
         let (rules, shares) = judge.into_parts();
@@ -111,7 +143,7 @@ impl Scenario {
         decide: impl FnMut(&Attempt) -> Result<Verdict, SimulationError>,
     ) -> Result<Ends, SimulationError> {
         match &self.requests {
-            Requests::Generated { groups, seed } => {
+            Requests::Generated { groups, seed, .. } => {
                 self.run_through(Clients::new(groups, *seed, self.duration_us), decide)
             }
             Requests::Logged { records, .. } => self.run_through(Replay { records, next: 0 }, decide),

@@ -119,7 +119,7 @@ fn demand_of(tally: &Tally) -> Demand {
     }
 }
 
-fn course_of(
+pub(crate) fn course_of(
     limits: &Limits,
     course: &ScenarioCourse,
     keys: &[Box<[u8]>],
@@ -212,7 +212,7 @@ fn waits(tally: &Tally) -> Waits {
     }
 }
 
-fn timeline(slots: &Slots) -> Timeline {
+pub(crate) fn timeline(slots: &Slots) -> Timeline {
     let (admitted, denied) = slots.slots.iter().copied().unzip();
     Timeline { slot_us: slots.slot_us, admitted, denied }
 }

@@ -69,7 +69,7 @@ impl Timeline {
     }
 
     #[inline]
-    fn count(&mut self, time_us: u64, allowed: bool) {
+    pub(crate) fn count(&mut self, time_us: u64, allowed: bool) {
         let at = self.slot_of(time_us);
         let (admitted, denied) = &mut self.slots[at];
         *(if allowed { admitted } else { denied }) += 1;
