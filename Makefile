@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix windows suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
+.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
   packages packages-test release
 
 STORE ?= memory
@@ -52,6 +52,9 @@ matrix: ## every minor version of each framework, and the runtimes of each langu
 
 windows: ## the command line, the server and the C library for Windows, under Wine: conformance cases, commands, programs in C; minutes
 	@tests/windows/run
+
+wasm: ## the core as a WebAssembly module: lints, the npm package on its hosts, conformance cases, and the playground in a browser
+	@bindings/wasm/test
 
 suites: ## download limits, Flask-Limiter, express-rate-limit and rate-limit-redis, and run their own tests on our stores; takes minutes
 	@tests/setup

@@ -3,7 +3,9 @@
 
 const { isDeepStrictEqual } = require("node:util");
 
-const { Limiter, ManualClock } = require("../../../bindings/node");
+const { polylimit } = require("./package.cjs");
+
+const { Limiter, ManualClock } = polylimit;
 
 const US_OF_A_MS = 1000;
 /** The sources of answers that the outage policy made. */

@@ -6,9 +6,11 @@
 const { readFileSync } = require("node:fs");
 const { isDeepStrictEqual } = require("node:util");
 
-const { Limiter, ManualClock, Quota } = require("../../../bindings/node");
+const { NAME, polylimit } = require("./package.cjs");
 const policies = require("./policies.cjs");
 const requests = require("./requests.cjs");
+
+const { Limiter, ManualClock, Quota } = polylimit;
 
 const US_OF_A_MS = 1000;
 /** The sources of answers that the outage policy made. */
@@ -33,7 +35,7 @@ const onReservations = {
 };
 
 const promises = {
-  name: "node",
+  name: NAME,
   answer: (limiter, key, operation, handles) => {
     const { op, cost } = operation;
     if (op in onReservations) return onReservations[op](limiter, key, operation, handles);
@@ -41,7 +43,7 @@ const promises = {
   },
 };
 const sync = {
-  name: "node (sync)",
+  name: `${NAME} (sync)`,
   answer: (limiter, key, operation, handles) =>
     operation.op === "check"
       ? limiter.checkSync(key, { policy: POLICY, cost: operation.cost })

@@ -113,7 +113,7 @@ impl Scenario {
         self.course_telling(limits, |_, _| Ok(()))
     }
 
-    /// The same, and tells each decision.
+    /// The same, and reports each decision.
     pub(crate) fn course_telling(
         &self,
         limits: &Limits,

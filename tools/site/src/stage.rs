@@ -1,6 +1,7 @@
 //! Copies the pages and the files that they link to next to the site, as mdBook reads them.
 
 use std::collections::BTreeSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 
@@ -40,6 +41,28 @@ pub(crate) fn stage(
     }
     for file in files {
         write(&pages.join(&file), fs::read(repository.join(&file))?)?;
+    }
+    stage_playground(repository, &pages.join("docs/playground"))
+}
+
+/// What the page of the playground loads: its own files, the charts, and the package for browsers if it was built.
+fn stage_playground(repository: &Path, into: &Path) -> Result<()> {
+    let parts = [
+        ("docs/playground", "."),
+        ("tools/simulation/vendor/uplot", "uplot"),
+        ("bindings/wasm/dist", "package"),
+        ("bindings/wasm/dist/module", "package/module"),
+    ];
+    for (folder, name) in parts {
+        let Ok(entries) = fs::read_dir(repository.join(folder)) else { continue };
+        for entry in entries {
+            let path = entry?.path();
+            let loaded =
+                path.extension().is_some_and(|end| ["css", "js", "wasm"].map(OsStr::new).contains(&end));
+            if let (true, Some(file)) = (loaded, path.file_name()) {
+                write(&into.join(name).join(file), fs::read(&path)?)?;
+            }
+        }
     }
     Ok(())
 }
