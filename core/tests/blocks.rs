@@ -129,6 +129,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/clients.md", "go", "bindings/go/clients_page_test.go"),
     ("bindings/node/README.md", "js", "bindings/node/tests/package.test.cjs"),
     ("bindings/node/README.md", "ts", "bindings/node/tests/package.test.cjs"),
+    ("bindings/wasm/README.md", "js", "bindings/wasm/tests/hosts.test.js"),
     ("docs/migrate/from-express-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-fastify-rate-limit.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/migrate/from-rate-limiter-flexible.md", "js", "bindings/node/tests/package.test.cjs"),

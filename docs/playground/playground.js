@@ -4,6 +4,8 @@
   // Relative to this script, wherever the page is.
   const entry = new URL("package/web.js", document.currentScript.src).href;
   const WAIT_MS = 250;
+  /** The gaps of the times below a chart, in seconds. */
+  const STEPS_S = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400, 604800, 2592000];
   const COLORS = ["#2878b5", "#c77700", "#2f9e62", "#9b5fc0", "#b5485f", "#5b7083"];
   const DARK_COLORS = ["#5cabe8", "#f0a53a", "#5ccb8f", "#c493e6", "#f28a9e", "#a3b6c6"];
 
@@ -214,7 +216,7 @@
       cursor: { show: false },
       scales: { x: { time: false }, y: { range: (_, __, max) => [0, Math.max(1, max * 1.05)] } },
       axes: [
-        { ...axis, values: (_, ticks) => ticks.map(time) },
+        { ...axis, incrs: STEPS_S, values: (_, ticks) => ticks.map(time) },
         { ...axis, size: 52, values: (_, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? count(tick) : "")) },
       ],
       series: [{}, ...series],

@@ -108,6 +108,27 @@ const config :Workerd.Config = (
   }
 });
 
+test("the examples of README.md do what they say", async () => {
+  const text = await readFile(join(here, "..", "README.md"), "utf8");
+  const [worker, documented, manual, ...others] = [...text.matchAll(/^```js\n(.*?)^```/gms)].map(([, block]) => block);
+  assert.deepEqual(others, []);
+  const printed = async (name, code) => {
+    await writeFile(join(folder, name), code);
+    return (await run(process.execPath, [name], { cwd: folder, env })).stdout.trim();
+  };
+  await writeFile(join(folder, "worker-example.js"), worker);
+  const asked = `import worker from "./worker-example.js";
+const responses = [];
+for (let at = 0; at < 101; at++) responses.push(await worker.fetch(new Request("https://a.example")));
+console.log(await responses[99].text(), responses[100].status, responses[100].headers.get("retry-after") > 0);`;
+  assert.equal(await printed("asks.js", asked), "welcome 429 true");
+  const decided = await printed("documented.js", `${documented}console.log(allowed, status);`);
+  assert.equal(decided, "{ ok: true, policies: [ 'login' ] }\ntrue null");
+  const module = `import { readFileSync } from "node:fs";
+const module = readFileSync(new URL(import.meta.resolve("@polylimit/wasm/polylimit.wasm")));\n`;
+  assert.equal(await printed("manual.js", `${module}${manual}console.log(limiter.check("a").remaining);`), "99");
+});
+
 test("the package has its types, licences and nothing else of this folder", async () => {
   const installed = join(folder, "node_modules", "@polylimit", "wasm");
   const files = await readdir(installed, { recursive: true });
