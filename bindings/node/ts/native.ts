@@ -36,12 +36,18 @@ function usesMusl(): boolean | undefined {
   }
 }
 
+/** A package that was tried, and what was thrown. */
+interface Failure {
+  readonly name: string;
+  readonly cause: unknown;
+}
+
 /**
- * The addon of a platform, from its package; `undefined` for a platform without one. scripts/pack.cjs makes the packages. Each call names
+ * The addon of a platform, from its package; `undefined` where there is none or it does not load. scripts/pack.cjs makes the packages. Each call names
  * its package literally, and stands in a `try`: bundlers, and programs that copy what a service needs, find packages by reading the
  * source, and take those that are not installed for optional.
  */
-function packaged(name: string): typeof Addon | undefined {
+function packaged(name: string, failures: Failure[]): typeof Addon | undefined {
   try {
     switch (name) {
       case "linux-x64-gnu":
@@ -60,29 +66,50 @@ function packaged(name: string): typeof Addon | undefined {
         return undefined;
     }
   } catch (cause) {
-    throw new Error(
-      `polylimit cannot load its addon for ${name}: install the package @polylimit/${name} of the same version, which npm leaves ` +
-        "out without optional dependencies, or with a lock file of another platform; if the program is bundled, leave polylimit " +
-        "external (README, Bundlers)",
-      { cause },
-    );
+    failures.push({ name, cause });
+    return undefined;
   }
+}
+
+const NOT_FOUND =
+  "install the package of the same version, which npm leaves out without optional dependencies, or with a lock file of another platform; " +
+  "if the program is bundled, leave polylimit external";
+
+const NOT_LOADED =
+  "the package is there, but the system does not load its addon: the file must be complete and lie on a file system that allows " +
+  "programs (mounted without noexec), and the image needs the C library that the name says, with libgcc_s.so.1";
+
+/** Whether a package was found and its addon refused. node-loader of webpack has an error of its own for what the system says. */
+function isRefused({ cause }: Failure): boolean {
+  const { code, message } = cause as { readonly code?: unknown; readonly message?: unknown };
+  return code === "ERR_DLOPEN_FAILED" || String(message).startsWith("node-loader:");
+}
+
+/** An error that says what was tried, and what to do. */
+function errorOf(failures: readonly Failure[]): Error {
+  const [{ cause }] = failures;
+  const refused = failures.find(isRefused);
+  const tried = failures.map((failure) => {
+    // Node appends the stack of modules; it is in the cause.
+    const [said] = String((failure.cause as Error).message).split("\nRequire stack:");
+    return `require("@polylimit/${failure.name}"): ${said.replace(/\s+/g, " ")}`;
+  });
+  return new Error(
+    `polylimit cannot load its addon for ${failures.map(({ name }) => name).join(" or ")} (tried ${tried.join("; ")}): ` +
+      `${refused === undefined ? NOT_FOUND : NOT_LOADED} (https://polylimit.dev/docs/bundlers)`,
+    { cause: refused?.cause ?? cause },
+  );
 }
 
 function load(): typeof Addon {
   const names = targets();
-  let failure: unknown;
+  const failures: Failure[] = [];
   for (const name of names) {
-    try {
-      const addon = packaged(name);
-      if (addon !== undefined) return addon;
-    } catch (error) {
-      failure ??= error;
-    }
+    const addon = packaged(name, failures);
+    if (addon !== undefined) return addon;
   }
-  throw (
-    failure ?? new Error(`polylimit has no addon for ${names[0]}: there is one for Linux and macOS, on x64 and arm64`)
-  );
+  if (failures.length > 0) throw errorOf(failures);
+  throw new Error(`polylimit has no addon for ${names[0]}: there is one for Linux and macOS, on x64 and arm64`);
 }
 
 export const native: typeof Addon = load();

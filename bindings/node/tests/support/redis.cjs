@@ -73,4 +73,4 @@ async function withRedis(body) {
   }
 }
 
-module.exports = { Redis, redisCommand, withRedis };
+module.exports = { freePort, Redis, redisCommand, withRedis };
