@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
-  packages packages-test release
+  packages packages-test release bundlers
 
 STORE ?= memory
 REDIS_URL ?=
@@ -55,6 +55,9 @@ windows: ## the command line, the server and the C library for Windows, under Wi
 
 wasm: ## the core as a WebAssembly module: lints, the npm package on its hosts, conformance cases, and the playground in a browser
 	@bindings/wasm/test
+
+bundlers: ## docs/bundlers.md: Node in Next, webpack, esbuild, rollup, vite, nft, Lambda's layout and bare images; other languages read-only; needs root
+	@tests/bundlers/run
 
 suites: ## download limits, Flask-Limiter, express-rate-limit and rate-limit-redis, and run their own tests on our stores; takes minutes
 	@tests/setup

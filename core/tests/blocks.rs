@@ -123,6 +123,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/metrics.md", "c", "bindings/c/check"),
     ("docs/metrics.md", "kotlin", "bindings/uniffi/kotlin/src/test/kotlin/readme/OperatingPagesTest.kt"),
     ("docs/metrics.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),
+    ("docs/bundlers.md", "js", "tests/bundlers/bundlers.test.cjs"),
     ("docs/clients.md", "js", "bindings/node/tests/package.test.cjs"),
     ("docs/clients.md", "kotlin", "bindings/uniffi/kotlin/src/test/kotlin/readme/ClientsPageTest.kt"),
     ("docs/clients.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),

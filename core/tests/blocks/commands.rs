@@ -8,12 +8,14 @@ use crate::pages::root;
 /// Programs that are not part of the project, and the command line, whose tests run its pages.
 const PROGRAMS: &[&str] = &[
     "cc",
+    "cp",
     "curl",
     "export",
     "gem",
     "go",
     "java",
     "ldconfig",
+    "node",
     "npm",
     "npx",
     "pip",

@@ -28,6 +28,13 @@ Integrations are modules of their own, which import their library:
     The types of the reports for operators, such as those of ``Admin.explain`` and ``Admin.list``.
 """
 
+try:
+    from polylimit._core import __version__
+except ImportError as error:
+    from polylimit._loading import explained
+
+    raise explained(error, __loader__) from error
+
 from polylimit._core import (
     Admin,
     AsyncAdmin,
@@ -68,7 +75,6 @@ from polylimit._core import (
     StoreFailedError,
     StoreUnavailableError,
     Usage,
-    __version__,
     header_fields,
     options,
     problem,

@@ -10,7 +10,20 @@ require_relative 'polylimit/version'
 require_relative 'polylimit/names'
 require_relative 'polylimit/blocking_calls'
 require_relative 'polylimit/span'
-require_relative 'polylimit/polylimit_native'
+begin
+  require_relative 'polylimit/polylimit_native'
+rescue LoadError => e
+  # Another gem may be missing.
+  raise unless e.message.include?(Polylimit::LIBRARY)
+
+  advice = if File.exist?(Polylimit::LIBRARY)
+             'the file must be complete and lie on a file system that allows programs (mounted without noexec), and the system needs ' \
+               "the C library of the gem's platform"
+           else
+             'install the gem of this platform; a checkout of the sources has none until it is built'
+           end
+  raise LoadError, "polylimit cannot load its native library for #{RUBY_PLATFORM}: #{e.message}: #{advice}"
+end
 require_relative 'polylimit/errors'
 require_relative 'polylimit/argument'
 require_relative 'polylimit/server_wait'
