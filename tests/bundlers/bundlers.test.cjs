@@ -159,8 +159,15 @@ test("AWS Lambda: a zip decides where it is unpacked read-only", async () => {
     await run(zip[0], [...zip.slice(1), "-e", `${image}.zip`, "task"], { cwd });
     const node = ["--input-type=module", "--eval", RUNTIME, `/var/task/${entry}`];
     const { stdout } = await run(confined, ["image", join(cwd, "task"), "/var/task", ...node]);
-    const answers = stdout.trim().split("\n").map((line) => JSON.parse(line));
-    assert.deepEqual(answers.map(({ statusCode }) => statusCode), [200, 200, 429], image);
+    const answers = stdout
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+    assert.deepEqual(
+      answers.map(({ statusCode }) => statusCode),
+      [200, 200, 429],
+      image,
+    );
     assert.match(answers[2].headers["content-type"], /^application\/problem\+json/);
     await rm(join(cwd, "task"), { recursive: true });
   }
@@ -170,18 +177,31 @@ test("an addon that is missing or must not be loaded is an error that says what 
   await build("esbuild");
   const image = join(project, "image", "esbuild-addon");
   const failed = async (env) =>
-    (await run(confined, ["image", image, "/app", "server.cjs"], { env: { ...process.env, ...env } }).catch((error) => error)).stderr;
+    (
+      await run(confined, ["image", image, "/app", "server.cjs"], { env: { ...process.env, ...env } }).catch(
+        (error) => error,
+      )
+    ).stderr;
   const platform = `linux-${process.arch}-gnu`;
   const tried = `polylimit cannot load its addon for ${platform} \\(tried require\\("@polylimit/${platform}"\\): `;
-  assert.match(await failed({ NOEXEC: "yes" }), new RegExp(`${tried}/app/.+: failed to map segment .+mounted without noexec`));
+  assert.match(
+    await failed({ NOEXEC: "yes" }),
+    new RegExp(`${tried}/app/.+: failed to map segment .+mounted without noexec`),
+  );
   for (const file of await readdir(image)) if (file.endsWith(".node")) await rm(join(image, file));
-  assert.match(await failed({}), new RegExp(`${tried}Cannot find module .+ install the package .+, leave polylimit external`));
+  assert.match(
+    await failed({}),
+    new RegExp(`${tried}Cannot find module .+ install the package .+, leave polylimit external`),
+  );
 });
 
 test("the table of the page has the versions that are tested", async () => {
   const { dependencies, devDependencies } = JSON.parse(await readFile(join(here, "package.json"), "utf8"));
   const versions = { ...dependencies, ...devDependencies };
-  const rows = [...page.matchAll(/^\| \[([^\]]+)\]\(#[^)]+\) \| (\S+) \|/gm)].map(([, name, version]) => [name, version]);
+  const rows = [...page.matchAll(/^\| \[([^\]]+)\]\(#[^)]+\) \| (\S+) \|/gm)].map(([, name, version]) => [
+    name,
+    version,
+  ]);
   assert.equal(rows.length, 6);
   for (const [name, version] of rows) assert.equal(version, versions[name], name);
   assert.match(page, new RegExp(`node-loader ${versions["node-loader"]} `));

@@ -24,7 +24,10 @@ async function output(env, ...command) {
 /** The options of the JVM that a row of the page names, with a folder for the one in it. */
 async function options(row, folder) {
   const page = await readFile(join(root, "docs", "bundlers.md"), "utf8");
-  const [, , cell] = page.split("\n").find((line) => line.startsWith(`| ${row} |`)).split("|");
+  const [, , cell] = page
+    .split("\n")
+    .find((line) => line.startsWith(`| ${row} |`))
+    .split("|");
   return [...cell.matchAll(/-D[^` ]+/g)].map(([option]) => option.replace("/folder", folder));
 }
 
@@ -53,7 +56,9 @@ test("JVM: a folder that allows programs, or libraries that are unpacked already
   const library = join(root, "bindings/uniffi/kotlin/target/native", machine, "libpolylimit_uniffi.so");
   await cp(library, join(folder, "native", "libpolylimit_uniffi.so"));
   const jna = process.env.POLYLIMIT_CLASS_PATH.split(":").find((jar) => /\/jna-[^/]+$/.test(jar));
-  await run("unzip", ["-qoj", jna, `com/sun/jna/${machine}/libjnidispatch.so`, "-d", join(folder, "native")]);
+  const dispatch = `com/sun/jna/${machine}/libjnidispatch.so`;
+  await run("jar", ["--extract", "--file", jna, dispatch], { cwd: folder });
+  await cp(join(folder, dispatch), join(folder, "native", "libjnidispatch.so"));
   const java = ["java", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-cp", classPath];
 
   assert.match(
@@ -69,7 +74,8 @@ test("JVM: a folder that allows programs, or libraries that are unpacked already
   }
 });
 
-const DECIDE = 'import polylimit; limiter = polylimit.Limiter(policies={"api": "2/minute"}); print([bool(limiter.check("k")) for _ in range(3)])';
+const DECIDE =
+  'import polylimit; limiter = polylimit.Limiter(policies={"api": "2/minute"}); print([bool(limiter.check("k")) for _ in range(3)])';
 
 test("Python: a read-only folder, a zip that unpacks itself, and errors for a plain zip and where programs are forbidden", async () => {
   const folder = join(made, "zipped");
@@ -86,18 +92,25 @@ test("Python: a read-only folder, a zip that unpacks itself, and errors for a pl
     /ImportError: polylimit cannot load its native module for cpython .+ failed to map segment .+ \(mounted without noexec\)/,
   );
   await run(python, ["-m", "zipapp", app, "-o", join(folder, "plain.pyz")]);
-  assert.match(await output({}, python, join(folder, "plain.pyz")), /No module named 'polylimit._core': a native module does not load from a zip/);
+  assert.match(
+    await output({}, python, join(folder, "plain.pyz")),
+    /No module named 'polylimit._core': a native module does not load from a zip/,
+  );
   // shiv unpacks into a folder, which must allow programs.
   const shiv = { ...process.env, PYTHONPATH: join(made, "python") };
   await run(python, ["-m", "shiv", "--site-packages", app, "-o", join(folder, "shiv.pyz")], { env: shiv });
   const unpacked = join(folder, "unpacked");
   const env = { EXECUTABLE: unpacked, SHIV_ROOT: unpacked };
-  assert.equal(await output(env, "sh", "-c", `echo '${DECIDE}' | "$0" "$1" -`, python, join(folder, "shiv.pyz")), "[True, True, False]\n");
+  assert.equal(
+    await output(env, "sh", "-c", `echo '${DECIDE}' | "$0" "$1" -`, python, join(folder, "shiv.pyz")),
+    "[True, True, False]\n",
+  );
 });
 
 test("Ruby: a read-only gem, and an error where programs are forbidden", async () => {
   const lib = join(root, "bindings/uniffi/ruby/lib");
-  const code = 'require "polylimit"; limiter = Polylimit::Limiter.new(policies: { api: "2/minute" }); print 3.times.map { limiter.check("k").allowed }';
+  const code =
+    'require "polylimit"; limiter = Polylimit::Limiter.new(policies: { api: "2/minute" }); print 3.times.map { limiter.check("k").allowed }';
   const ruby = ["ruby", "-W:no-deprecated", "-I", lib, "-e", code];
   assert.equal(await output({}, ...ruby), "[true, true, false]");
   assert.match(
