@@ -1,4 +1,4 @@
-"""What a program is told when the native module does not load."""
+"""The error that a program gets when the native module does not load."""
 
 import sys
 import sysconfig
@@ -6,7 +6,7 @@ from importlib.machinery import EXTENSION_SUFFIXES
 
 _ZIPPED = (
     "a native module does not load from a zip: install polylimit into a folder, or pack with a tool that unpacks it "
-    "when the program starts, such as shiv or pex"
+    "when the program starts, such as shiv"
 )
 _MISSING = (
     "the folder has no file with one of the endings {suffixes}: install the wheel of this platform and interpreter"
