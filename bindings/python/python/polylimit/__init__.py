@@ -33,7 +33,7 @@ try:
 except ImportError as error:
     from polylimit._loading import explained
 
-    raise explained(error, __loader__) from error
+    raise explained(error, __file__) from error
 
 from polylimit._core import (
     Admin,

@@ -3,6 +3,7 @@
 import sys
 import sysconfig
 from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 
 _ZIPPED = (
     "a native module does not load from a zip: install polylimit into a folder, or pack with a tool that unpacks it "
@@ -17,12 +18,12 @@ _REFUSED = (
 )
 
 
-def explained(error: ImportError, loader: object) -> ImportError:
-    """Return the error with what was tried and what to do, where `loader` has loaded the package."""
+def explained(error: ImportError, package: str) -> ImportError:
+    """Return the error of the package in this file with what was tried and what to do."""
     if not isinstance(error, ModuleNotFoundError):
         # Python itself refuses some, such as a second interpreter; the system's messages begin with the file.
         advice = _REFUSED if ".so" in str(error) else ""
-    elif type(loader).__name__ == "zipimporter":
+    elif not Path(package).exists():
         advice = _ZIPPED
     else:
         advice = _MISSING.format(suffixes=", ".join(EXTENSION_SUFFIXES))
