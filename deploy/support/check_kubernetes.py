@@ -2,7 +2,8 @@
 
 Kubernetes itself is not run. The manifests are read strictly: a duplicate key of a map, a reference that leads nowhere,
 or a field of a container that is not known here is a failure. The command of the container is then run with volumes
-that are laid out and changed as the kubelet does it. Ends in cargo's form.
+that are laid out and changed as the kubelet does it. With the name of a file, that is what the chart has rendered with
+TLS, and the only one that is checked. Ends in cargo's form.
 """
 
 from __future__ import annotations
@@ -12,19 +13,30 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import yaml
 from own_redis import Redis
-from own_server import LIMITS, POLYLIMIT, SERVER, ask, check_decisions, port_of, run_checks, running, until
+from own_server import (
+    LIMITS,
+    POLYLIMIT,
+    SERVER,
+    ask,
+    certify,
+    check_decisions,
+    port_of,
+    run_checks,
+    running,
+    until,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
 #: The fields of a container that the manifests use.
 CONTAINER = {
-    *("name", "image", "args", "env", "ports", "volumeMounts", "resources", "securityContext", "restartPolicy"),
+    *("name", "image", "imagePullPolicy", "args", "env", "ports", "volumeMounts", "resources", "securityContext", "restartPolicy"),
     *("startupProbe", "livenessProbe", "readinessProbe", "lifecycle"),
 }
 PROBES = {"startupProbe": 503, "livenessProbe": 200, "readinessProbe": 503}
@@ -35,8 +47,6 @@ RESTRICTED = {
     "runAsNonRoot": True,
     "capabilities": {"drop": ["ALL"]},
 }
-#: How long the server goes on after SIGTERM, by its default of --drain.
-DRAIN = 10
 
 
 class Strict(yaml.SafeLoader):
@@ -50,9 +60,10 @@ class Strict(yaml.SafeLoader):
         return super().construct_mapping(node, deep)
 
 
-def read(name: str) -> dict[str, dict[str, Any]]:
+def read(path: Path) -> dict[str, dict[str, Any]]:
     """Read a file's objects by their kinds, of which each stands once."""
-    documents = list(yaml.load_all((SERVER / name).read_text(), Strict))
+    parts = yaml.load_all(path.read_text(), Strict)
+    documents = [document for document in parts if document is not None]
     kinds = {document["kind"]: document for document in documents}
     assert len(kinds) == len(documents), [document["kind"] for document in documents]
     return kinds
@@ -63,11 +74,15 @@ class Pod:
 
     def __init__(self, deployment: dict[str, Any], among: str) -> None:
         self.labels: dict[str, str] = deployment["spec"]["template"]["metadata"]["labels"]
-        assert deployment["spec"]["selector"]["matchLabels"] == self.labels
+        self.check_selects(deployment["spec"]["selector"]["matchLabels"])
         self.spec: dict[str, Any] = deployment["spec"]["template"]["spec"]
         self.container: dict[str, Any] = next(one for one in self.spec[among] if one["name"] == "polylimit")
         self.arguments: list[str] = self.container["args"]
         self.ports = {port["name"]: port["containerPort"] for port in self.container["ports"]}
+
+    def check_selects(self, labels: dict[str, str]) -> None:
+        """Check that a selector finds the pod."""
+        assert labels.items() <= self.labels.items(), labels
 
     def check(self) -> None:
         """Compare what the fields say with each other, and with what the server needs."""
@@ -79,7 +94,8 @@ class Pod:
         assert [variable["name"] for variable in self.container["env"]] == ["POLYLIMIT_STORE"]
         assert self.ports["admin"] == port_of(self.arguments, "--admin"), self.arguments
         pause = self.container.get("lifecycle", {}).get("preStop", {}).get("sleep", {}).get("seconds", 0)
-        assert self.spec["terminationGracePeriodSeconds"] > pause + DRAIN
+        drain = int(self.arguments[self.arguments.index("--drain") + 1].removesuffix("s"))
+        assert self.spec["terminationGracePeriodSeconds"] > pause + drain
         volumes = {volume["name"]: volume for volume in self.spec["volumes"]}
         mounts = {mount["mountPath"]: volumes[mount["name"]] for mount in self.container["volumeMounts"]}
         for option in {"--policies", "--tokens"} & set(self.arguments):
@@ -104,16 +120,16 @@ class Pod:
 
 def check_sidecar() -> None:
     """Run the server of a pod, with limits that are published in Redis."""
-    kinds = read("kubernetes-sidecar.yaml")
+    kinds = read(SERVER / "kubernetes-sidecar.yaml")
     pod = Pod(kinds["Deployment"], "initContainers")
     pod.check()
     # A container of the start that goes on.
     assert pod.container["restartPolicy"] == "Always"
-    assert kinds["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"] == pod.labels
+    pod.check_selects(kinds["PodDisruptionBudget"]["spec"]["selector"]["matchLabels"])
     shop = pod.spec["containers"][0]
     addresses = [variable["value"] for variable in shop["env"] if variable["name"] == "LIMITS"]
     assert addresses == [f"http://127.0.0.1:{port_of(pod.arguments, '--listen')}"], addresses
-    with Redis() as redis, pod.runs(redis, lambda _: None) as (server, folder):
+    with Redis() as redis, pod.runs(redis, mount_callers) as (server, folder):
         data, admin = server.listeners
         # Until a document is published, the pod lives and is not ready.
         assert pod.probed(admin) == PROBES
@@ -137,16 +153,34 @@ def mount(folder: Path, version: int, files: dict[str, str]) -> None:
     (folder / "..data_tmp").rename(folder / "..data")
 
 
-def check_service() -> None:
-    """Run the server of a cluster, with the document of the ConfigMap, and change that."""
-    kinds = read("kubernetes-service.yaml")
+def mount_callers(folder: Path) -> None:
+    """Lay out the volume with the file of callers."""
+    mount(folder / "callers", 1, {"tokens": (folder / "tokens").read_text()})
+
+
+def read_service(path: Path) -> tuple[dict[str, dict[str, Any]], Pod]:
+    """Read the objects of the server of a cluster, and compare what they say of each other."""
+    kinds = read(path)
     pod = Pod(kinds["Deployment"], "containers")
     pod.check()
     budget, deployment = kinds["PodDisruptionBudget"]["spec"], kinds["Deployment"]["spec"]
-    assert budget["selector"]["matchLabels"] == kinds["Service"]["spec"]["selector"] == pod.labels
+    pod.check_selects(budget["selector"]["matchLabels"])
+    pod.check_selects(kinds["Service"]["spec"]["selector"])
     assert budget["maxUnavailable"] < deployment["replicas"], budget
     (port,) = kinds["Service"]["spec"]["ports"]
     assert pod.ports[port["targetPort"]] == port_of(pod.arguments, "--listen"), port
+    network = kinds["NetworkPolicy"]["spec"]
+    pod.check_selects(network["podSelector"]["matchLabels"])
+    opened = {port["port"] for rule in network["ingress"] for port in rule["ports"]}
+    assert opened == set(pod.ports), opened
+    # A rule without peers is one for everybody.
+    assert all(rule["from"] for rule in network["ingress"]), network
+    return kinds, pod
+
+
+def check_service() -> None:
+    """Run the server of a cluster, with the document of the ConfigMap, and change that."""
+    kinds, pod = read_service(SERVER / "kubernetes-service.yaml")
     names = [volume["configMap"]["name"] for volume in pod.spec["volumes"] if "configMap" in volume]
     assert names == [kinds["ConfigMap"]["metadata"]["name"]], names
     document: str = kinds["ConfigMap"]["data"]["limits.toml"]
@@ -154,7 +188,7 @@ def check_service() -> None:
 
     def prepare(folder: Path) -> None:
         mount(folder / "limits", 1, {"limits.toml": document})
-        mount(folder / "callers", 1, {"tokens": (folder / "tokens").read_text()})
+        mount_callers(folder)
 
     with Redis() as redis, pod.runs(redis, prepare) as (server, folder):
         data, admin = server.listeners
@@ -166,5 +200,30 @@ def check_service() -> None:
         check_decisions(data)
 
 
+def check_encrypted(path: Path) -> None:
+    """Run the server of a cluster with TLS, which needs no --insecure, and whose probes use it."""
+    kinds, pod = read_service(path)
+    assert "--insecure" not in pod.arguments, pod.arguments
+    assert {pod.container[name]["httpGet"]["scheme"] for name in PROBES} == {"HTTPS"}
+    (endpoint,) = kinds["ServiceMonitor"]["spec"]["endpoints"]
+    assert endpoint["scheme"] == "https" and endpoint["port"] == "admin", endpoint
+
+    def prepare(folder: Path) -> None:
+        mount(folder / "limits", 1, {"limits.toml": LIMITS})
+        mount_callers(folder)
+        certify(folder, 30)
+        names = {"tls.crt": "certificate.pem", "tls.key": "key.pem"}
+        mount(folder / "tls", 1, {name: (folder / made).read_text() for name, made in names.items()})
+
+    with Redis() as redis, pod.runs(redis, prepare) as (server, _):
+        data, admin = server.listeners
+        until(lambda: set(pod.probed(admin).values()) == {200}, server)
+        assert ask(admin, "/metrics")[0] == 200
+        check_decisions(data)
+
+
 if __name__ == "__main__":
-    sys.exit(run_checks({"sidecar of Kubernetes": check_sidecar, "service of Kubernetes": check_service}))
+    checks = {"sidecar of Kubernetes": check_sidecar, "service of Kubernetes": check_service}
+    if sys.argv[1:]:
+        checks = {"service of Kubernetes with TLS": lambda: check_encrypted(Path(sys.argv[1]))}
+    sys.exit(run_checks(checks))

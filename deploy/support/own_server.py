@@ -11,6 +11,7 @@ import os
 import re
 import signal
 import socket
+import ssl
 import subprocess
 import tempfile
 import threading
@@ -49,6 +50,13 @@ def ask(address: str, path: str, body: dict[str, object] | None = None) -> tuple
     """Send a request to a listener, and return the status and the body of its answer."""
     if address.startswith("unix:"):
         connection: http.client.HTTPConnection = UnixConnection(address.removeprefix("unix:"))
+    elif address.startswith("https:"):
+        port = int(address.rsplit(":", 1)[1])
+        # The certificate of a test is its own authority.
+        context = ssl.create_default_context()
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+        connection = http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE, context=context)
     else:
         port = int(address.rsplit(":", 1)[1])
         connection = http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
