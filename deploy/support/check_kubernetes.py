@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
 #: The fields of a container that the manifests use.
 CONTAINER = {
-    *("name", "image", "imagePullPolicy", "args", "env", "ports", "volumeMounts", "resources", "securityContext", "restartPolicy"),
+    *("name", "image", "imagePullPolicy", "args", "env", "ports", "volumeMounts", "resources"),
+    *("securityContext", "restartPolicy"),
     *("startupProbe", "livenessProbe", "readinessProbe", "lifecycle"),
 }
 PROBES = {"startupProbe": 503, "livenessProbe": 200, "readinessProbe": 503}
@@ -61,10 +62,11 @@ class Strict(yaml.SafeLoader):
 
 
 def read(path: Path) -> dict[str, dict[str, Any]]:
-    """Read a file's objects by their kinds, of which each stands once."""
+    """Read a file's objects by their kinds, of which each stands once; the second service is that of metrics."""
     parts = yaml.load_all(path.read_text(), Strict)
     documents = [document for document in parts if document is not None]
-    kinds = {document["kind"]: document for document in documents}
+    metrics = {id(each) for each in documents if each["metadata"]["name"].endswith("-metrics")}
+    kinds = {each["kind"] + " of metrics" * (id(each) in metrics): each for each in documents}
     assert len(kinds) == len(documents), [document["kind"] for document in documents]
     return kinds
 
@@ -206,7 +208,13 @@ def check_encrypted(path: Path) -> None:
     assert "--insecure" not in pod.arguments, pod.arguments
     assert {pod.container[name]["httpGet"]["scheme"] for name in PROBES} == {"HTTPS"}
     (endpoint,) = kinds["ServiceMonitor"]["spec"]["endpoints"]
-    assert endpoint["scheme"] == "https" and endpoint["port"] == "admin", endpoint
+    service = kinds["Service of metrics"]
+    assert kinds["ServiceMonitor"]["spec"]["selector"]["matchLabels"].items() <= service["metadata"]["labels"].items()
+    pod.check_selects(service["spec"]["selector"])
+    (port,) = service["spec"]["ports"]
+    assert endpoint["scheme"] == "https", endpoint
+    assert endpoint["port"] == port["name"], endpoint
+    assert pod.ports[port["targetPort"]] == port["port"] == port_of(pod.arguments, "--admin"), port
 
     def prepare(folder: Path) -> None:
         mount(folder / "limits", 1, {"limits.toml": LIMITS})

@@ -139,7 +139,9 @@ def entry(path: Path, kind: str, targets: Iterable, into: Path) -> dict:
     targets = list(targets)
     own = [target for target in targets if any(re.search(rf"[-_]{name}\b", path.name) for name in names(target))]
     for_platform = own or [
-        target for target in targets if kind in ("uniffi", "go") and re.search(r"\d\.(jar|zip)$", path.name)
+        target
+        for target in targets
+        if (kind in ("uniffi", "go") and re.search(r"\d\.(jar|zip)$", path.name)) or (kind == "image" and target.image)
     ]
     return {
         "file": str(path.relative_to(into)),
@@ -158,7 +160,8 @@ def entry(path: Path, kind: str, targets: Iterable, into: Path) -> dict:
 def names(target: object) -> list[str]:
     """Patterns of what the names of a platform's files end in."""
     libc = "musllinux[0-9_]*" if "musl" in target.rust else "manylinux[0-9_]*"
-    return [target.archive, target.node, rf"{target.gem}\.gem", f"{libc}_{target.rust.partition('-')[0]}"]
+    debian = [rf"{target.deb}\.deb"] if target.deb else []
+    return [target.archive, target.node, rf"{target.gem}\.gem", f"{libc}_{target.rust.partition('-')[0]}", *debian]
 
 
 def needed_glibc(library: bytes) -> tuple[int, ...]:
@@ -224,10 +227,9 @@ def check(into: Path, entries: list[dict], oldest: tuple[int, ...] = (2, 17)) ->
 
 
 def write_checksums(into: Path) -> None:
-    """Write what `sha256sum --check SHA256SUMS` reads."""
-    files = sorted(
-        path for path in into.rglob("*") if path.is_file() and path.name not in ("SHA256SUMS", "MANIFEST.json")
-    )
+    """Write what `sha256sum --check SHA256SUMS` reads. The formula has checksums itself, and further ones at a release."""
+    others = ("SHA256SUMS", "MANIFEST.json", "polylimit.rb")
+    files = sorted(path for path in into.rglob("*") if path.is_file() and path.name not in others)
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.relative_to(into)}\n" for path in files]
     (into / "SHA256SUMS").write_text("".join(lines))
 

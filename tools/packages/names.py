@@ -38,5 +38,9 @@ def files(version: str, rows: list[dict[str, str]]) -> dict[str, list[str]]:
         "go": [f"go/{module}/@v/v{version}.{part}" for module in GO_MODULES for part in ("info", "mod", "zip")],
         "c": [f"polylimit-c-{version}-{row['archive']}.tar.gz" for row in rows],
         "cli": [f"polylimit-cli-{version}-{row['archive']}.tar.gz" for row in rows],
+        "debs": [f"polylimit-cli_{version}_{row['deb']}.deb" for row in rows if "deb" in row],
+        "image": [f"polylimit-image-{version}.tar"],
+        "formula": ["polylimit.rb"],
+        "chart": [f"helm/polylimit-{version}.tgz"],
         "lists": [f"{crate}.cdx.json" for crate in CRATES],
     }
