@@ -2,7 +2,7 @@
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
-  packages packages-test release bundlers
+  packages packages-test release bundlers deploy-test
 
 STORE ?= memory
 REDIS_URL ?=
@@ -132,11 +132,15 @@ faults: ## every row of docs/faults.md in its long form, other limiters under th
 	@tests/setup
 	@tests/faults/run
 
-packages: ## every package that is published, into dist/; TARGETS=<Rust target>,... ONLY=cli,c,python,node,uniffi,go
+packages: ## every package that is published, into dist/; TARGETS=<Rust target>,... ONLY=cli,deb,image,c,python,node,uniffi,go,chart
 	@tools/packages/build $(if $(TARGETS),--targets "$(TARGETS)") $(if $(ONLY),--only "$(ONLY)")
 
 packages-test: ## install what is in dist/ into clean roots of several Debian releases, with quick starts and cases; needs root
 	@tools/packages/test
+
+deploy-test: ## the chart by helm, what it renders by the code of a Kubernetes API server, and the server as it is rendered; minutes at first
+	@tests/setup
+	@deploy/helm/test
 
 release: ## VERSION=x.y.z: versions, changelog, tag, packages, and what is published how; DRY_RUN=1 changes nothing
 	@tools/packages/release "$(VERSION)" $(if $(DRY_RUN),--dry-run)

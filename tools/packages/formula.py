@@ -77,7 +77,9 @@ def write(folder: Path, version: str) -> Path | None:
     found = platforms(folder, version)
     if not found:
         return None
-    document = "".join(f"      {line}".rstrip() + "\n" for line in (HERE / "debian/limits.toml").read_text().splitlines()[2:])
+    document = "".join(
+        f"      {line}".rstrip() + "\n" for line in (HERE / "debian/limits.toml").read_text().splitlines()[2:]
+    )
     path = folder / "polylimit.rb"
     path.write_text(TEMPLATE.format(version=version, platforms=found.removesuffix("\n"), document=document))
     return path

@@ -79,7 +79,10 @@ def instruction(name: str) -> str:
 def health_check() -> dict:
     """The health check, as Docker has it in the configuration of an image."""
     options, _, command = instruction("HEALTHCHECK").partition("CMD ")
-    times = {name: int(number) * NANOSECONDS[unit] for name, number, unit in re.findall(r"--([a-z-]+)=(\d+)([sm])\b", options)}
+    times = {
+        name: int(number) * NANOSECONDS[unit]
+        for name, number, unit in re.findall(r"--([a-z-]+)=(\d+)([sm])\b", options)
+    }
     return {
         "Test": ["CMD", *json.loads(command)],
         "Interval": times["interval"],
@@ -127,7 +130,16 @@ def common_files(authorities: Path, lists: list[Path]) -> dict[str, tuple[bytes,
     return {path: (content, 0o644) for path, content in files.items()}
 
 
-def write(path: Path, programs: dict[str, Path], *, version: str, revision: str, epoch: int, authorities: Path, lists: list[Path]) -> Path:
+def write(
+    path: Path,
+    programs: dict[str, Path],
+    *,
+    version: str,
+    revision: str,
+    epoch: int,
+    authorities: Path,
+    lists: list[Path],
+) -> Path:
     """Write the archive, with the program of each architecture by Go's name for that."""
     layout = Layout(epoch)
     created = datetime.datetime.fromtimestamp(epoch, tz=datetime.UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -143,7 +155,9 @@ def write(path: Path, programs: dict[str, Path], *, version: str, revision: str,
             "created": created,
             "config": started,
             "rootfs": {"type": "layers", "diff_ids": [digest for _, digest in layers]},
-            "history": [{"created": created, "created_by": f"tools/packages/image.py: {what}"} for what in ("files", "program")],
+            "history": [
+                {"created": created, "created_by": f"tools/packages/image.py: {what}"} for what in ("files", "program")
+            ],
         }
         manifest = {
             "schemaVersion": 2,
@@ -154,9 +168,19 @@ def write(path: Path, programs: dict[str, Path], *, version: str, revision: str,
         }
         descriptor = layout.add_json(manifest, manifest["mediaType"])
         manifests.append({**descriptor, "platform": {"architecture": architecture, "os": "linux"}})
-    index = {"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": manifests, "annotations": started["Labels"]}
-    named = {**layout.add_json(index, index["mediaType"]), "annotations": {"org.opencontainers.image.ref.name": version}}
-    layout.files["index.json"] = json.dumps({"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": [named]}).encode()
+    index = {
+        "schemaVersion": 2,
+        "mediaType": f"{OCI}.index.v1+json",
+        "manifests": manifests,
+        "annotations": started["Labels"],
+    }
+    named = {
+        **layout.add_json(index, index["mediaType"]),
+        "annotations": {"org.opencontainers.image.ref.name": version},
+    }
+    layout.files["index.json"] = json.dumps(
+        {"schemaVersion": 2, "mediaType": f"{OCI}.index.v1+json", "manifests": [named]}
+    ).encode()
     layout.files["oci-layout"] = b'{"imageLayoutVersion": "1.0.0"}'
     files = {name: (content, 0o644) for name, content in layout.files.items()}
     path.write_bytes(tar({**folders(files), **files}, epoch))
