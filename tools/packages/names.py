@@ -10,6 +10,17 @@ GO_MODULES = [
     "polylimit.dev/polylimit/polylimitotel",
     "polylimit.dev/polylimit/polylimitprometheus",
 ]
+#: The crates of the core, in the order in which they are published.
+CORE_CRATES = [
+    "polylimit-rules",
+    "polylimit-runtime",
+    "polylimit-store",
+    "polylimit-document",
+    "polylimit-store-memory",
+    "polylimit-store-local",
+    "polylimit-store-redis",
+    "polylimit",
+]
 #: The crates whose contents are listed.
 CRATES = ["polylimit-c", "polylimit-cli", "polylimit-node", "polylimit-python", "polylimit-uniffi"]
 
