@@ -142,5 +142,5 @@ deploy-test: ## the chart by helm, what it renders by the code of a Kubernetes A
 	@tests/setup
 	@deploy/helm/test
 
-release: ## VERSION=x.y.z: versions, changelog, tag, packages, and what is published how; DRY_RUN=1 changes nothing
+release: ## VERSION=x.y.z: versions, changelog, packages, tag, and what is published how; DRY_RUN=1: everything but tag and uploads
 	@tools/packages/release "$(VERSION)" $(if $(DRY_RUN),--dry-run)

@@ -6,13 +6,21 @@ maven_bundle.py FOLDER BUNDLE [KEY]   of the folder with the packages; signed by
 import hashlib
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 CHECKSUMS = ["md5", "sha1", "sha256", "sha512"]
 #: What Maven Central wants in a POM, in addition to the coordinates: its page of requirements.
-REQUIRED = ["name", "description", "url", "licenses/license/name", "developers/developer/name", "scm/url", "scm/connection"]
+REQUIRED = [
+    "name",
+    "description",
+    "url",
+    "licenses/license/name",
+    "developers/developer/name",
+    "scm/url",
+    "scm/connection",
+]
 NAMESPACE = "{http://maven.apache.org/POM/4.0.0}"
 
 

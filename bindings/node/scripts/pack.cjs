@@ -26,6 +26,10 @@ const PLATFORMS = {
   "darwin-arm64": { os: ["darwin"], cpu: ["arm64"] },
 };
 
+/** The repository, which npm compares with the one whose workflow publishes: only that workflow knows its address. */
+const { POLYLIMIT_REPOSITORY: address } = process.env;
+const repository = address ? { repository: { type: "git", url: `git+${address}.git` } } : {};
+
 function pack(from) {
   const packed = execFileSync("npm", ["pack", "--silent", "--pack-destination", out], { cwd: from, encoding: "utf8" });
   return join(out, packed.trim().split("\n").pop());
@@ -71,6 +75,7 @@ function packAddon([platform, library]) {
     license,
     author,
     homepage,
+    ...repository,
     engines,
     main: file,
     files: [file, ...LICENSES, NOTICES],
@@ -84,7 +89,7 @@ function packJavaScript() {
   const to = folderOf("polylimit");
   const { devDependencies: _, napi: __, ...published } = description;
   const optional = Object.keys(PLATFORMS).map((platform) => [`@polylimit/${platform}`, version]);
-  write(to, "package.json", { ...published, optionalDependencies: Object.fromEntries(optional) });
+  write(to, "package.json", { ...published, ...repository, optionalDependencies: Object.fromEntries(optional) });
   copyFileSync(join(root, "README.md"), join(to, "README.md"));
   mkdirSync(join(to, "dist", "http"), { recursive: true });
   for (const folder of ["dist", "dist/http"]) {

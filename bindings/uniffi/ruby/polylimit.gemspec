@@ -20,4 +20,6 @@ Gem::Specification.new do |spec|
   # The frameworks are the program's, and none of them is needed: the library refuses other versions where it meets them.
   frameworks = Polylimit::FRAMEWORKS.to_h { |name, (oldest, too_new)| ["#{name.downcase}_versions", ">= #{oldest}, < #{too_new}"] }
   spec.metadata = { 'homepage_uri' => spec.homepage, 'rubygems_mfa_required' => 'true', **frameworks }
+  # Only what publishes knows its address.
+  spec.metadata['source_code_uri'] = ENV['POLYLIMIT_REPOSITORY'] if ENV['POLYLIMIT_REPOSITORY']
 end
