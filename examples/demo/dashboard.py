@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
     from followers import Source
 
-PROGRAM = Path(__file__).resolve().parent.parent.parent / "target" / "debug" / "polylimit"
+DEBUG = Path(__file__).resolve().parent.parent.parent / "target" / "debug" / "polylimit"
+PROGRAM = os.environ.get("POLYLIMIT_PROGRAM", str(DEBUG))
 LISTENS = re.compile(r"listening on (http://\S+)")
 PATIENCE = 60
 
