@@ -1,6 +1,9 @@
 //! A limiter with the memory store, as `ts/limiter.ts` holds it.
 
-use polylimit::raw::{Answer, Call};
+use std::pin::pin;
+use std::task::{Context, Poll, Waker};
+
+use polylimit::raw::Call;
 use polylimit::{Error, ErrorKind, Limiter, LimiterBuilder, Policy};
 use serde::Deserialize;
 use wasm_bindgen::JsValue;
@@ -206,13 +209,17 @@ impl NativeLimiter {
         self.0.close();
     }
 
-    /// The memory store answers every call that does not wait in line.
     fn call(&self, call: &Call<'_>) -> Result<JsValue> {
+        let raw = self.0.raw();
+        // The memory store answers every call that does not wait in line. What may wait for other stores is ready when it is polled.
+        let mut answer = raw.try_call(call);
+        if answer.is_none() {
+            let polled = pin!(raw.call_store(call)).poll(&mut Context::from_waker(Waker::noop()));
+            answer = if let Poll::Ready(ready) = polled { Some(ready) } else { None };
+        }
         let no_answer =
             || Err(Error::new(ErrorKind::Internal, "the memory store has not answered: this is a defect"));
-        let answer: std::result::Result<Answer, Error> =
-            self.0.raw().try_call(call).unwrap_or_else(no_answer);
-        answers::answer(answer)
+        answers::answer(answer.unwrap_or_else(no_answer))
     }
 }
 

@@ -2,6 +2,6 @@
 
 import init from "./module/polylimit.js";
 
-await init();
+await init({ module_or_path: new URL("./module/polylimit_bg.wasm", import.meta.url) });
 
 export * from "./index.js";
