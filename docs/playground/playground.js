@@ -1,6 +1,6 @@
 // The playground: a policy document, traffic, and what becomes of it. The module decides; this shows it.
 (() => {
-  const root = document.getElementById("playground");
+  const root = document.getElementById("playground-app");
   // Relative to this script, wherever the page is.
   const entry = new URL("package/web.js", document.currentScript.src).href;
   const WAIT_MS = 250;

@@ -52,8 +52,10 @@ async function playground(options) {
   });
   const page = await context.newPage();
   await page.goto(`${origin}/docs/playground.html`);
-  await page.locator("#playground canvas").first().waitFor();
+  await page.locator("#playground-app canvas").first().waitFor();
   assert.deepEqual(elsewhere, []);
+  assert.equal(await page.locator("main h1").textContent(), "Playground");
+  assert.equal(await page.getByText("The playground needs scripts.").count(), 0);
   return { page, close: () => context.close() };
 }
 
@@ -102,9 +104,9 @@ test("bursts get what a bucket holds, and other quotas get others", async () => 
 test("rules see the attributes of requests: plans have quotas of their own", async () => {
   const { page, close } = await playground();
   await choose(page, "Plans");
-  await page.locator("#playground td", { hasText: "paying" }).first().waitFor();
+  await page.locator("#playground-app td", { hasText: "paying" }).first().waitFor();
   const [[admitted, denied], [, ofPaying]] = await page.evaluate(() =>
-    [...document.querySelector("#playground table").tBodies[0].rows].map(({ cells }) => [
+    [...document.querySelector("#playground-app table").tBodies[0].rows].map(({ cells }) => [
       Number(cells[1].textContent),
       Number(cells[2].textContent),
     ]),
@@ -149,10 +151,10 @@ test("traffic that is none is told, too", async () => {
 /** How many pixels of the first chart have each of these colours, as in "rgb(1, 2, 3)". */
 const pixels = (page) =>
   page.evaluate(() => {
-    const canvas = document.querySelector("#playground canvas");
+    const canvas = document.querySelector("#playground-app canvas");
     const { data } = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
     const probe = document.createElement("span");
-    document.querySelector("#playground").append(probe);
+    document.querySelector("#playground-app").append(probe);
     const found = ["--admitted", "--denied"].map((name) => {
       probe.style.color = `var(${name})`;
       const wanted = getComputedStyle(probe).color.match(/\d+/g).map(Number);
