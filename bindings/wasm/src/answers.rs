@@ -66,6 +66,7 @@ impl QuotaView {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
+#[expect(clippy::struct_excessive_bools, reason = "they are the properties of a decision")]
 struct DecisionView {
     allowed: bool,
     limit: f64,

@@ -122,7 +122,6 @@ impl NativeLimiter {
     }
 
     /// Decides several requests: `each` on its own, or together.
-    #[wasm_bindgen(js_name = several)]
     pub fn several(&self, how: &str, requests: JsValue) -> Result<JsValue> {
         let each = read_each(requests)?;
         let requests: Vec<_> = each.iter().map(KeyRequest::request).collect();
