@@ -14,7 +14,7 @@ const ENDINGS: &[&str] = &[
 /// A mention in quotes that begins with one of these is a folder or a file of the repository.
 const FOLDERS: &[&str] = &["benches", "bindings", "core", "deploy", "docs", "examples", "tests", "tools"];
 /// Files that builds and users make; a page may name them although the repository does not have them.
-const MADE: &[&str] = &["target/", "node_modules/", "path/to/"];
+const MADE: &[&str] = &["target/", "node_modules/", "path/to/", "bindings/wasm/dist", "playground/uplot/"];
 /// Every file and folder of the project, and what remains of its path when folders at the front are left out: a page may
 /// shorten paths so.
 pub(crate) fn known() -> BTreeSet<String> {
