@@ -3,17 +3,22 @@
 //! Threads of the core never attach to the interpreter. A finished call makes the descriptor readable; the loop's own thread
 //! takes the results and resumes the tasks that wait for them, one after the other in that callback. Calls that these tasks
 //! start are sent together. For 64 tasks that takes half of the processor time of one loop callback and one message per call.
+//!
+//! A loop without `add_reader`, such as the `ProactorEventLoop`, which is the default on Windows, watches no descriptors. There a
+//! thread of the queue, which waits for finished calls, schedules the same callback.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, sync_channel};
+use std::thread;
 
 use parking_lot::Mutex;
 use polylimit::Limiter;
 use polylimit::raw::{Call, Completions, EventDescriptor};
-use pyo3::exceptions::{PyOSError, PyRuntimeError};
+use pyo3::exceptions::{PyNotImplementedError, PyOSError, PyRuntimeError};
 use pyo3::gc::{PyTraverseError, PyVisit};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyWeakrefMethods, PyWeakrefReference};
@@ -36,7 +41,8 @@ pub(crate) enum Submission {
 pub(crate) struct LoopQueue {
     completions: Completions<u64>,
     pending: Mutex<PendingCalls>,
-    event: Arc<EventDescriptor>,
+    /// What the loop watches; `None` if a thread waits instead.
+    event: Option<Arc<EventDescriptor>>,
     /// Whether tasks are being resumed, whose calls are sent together.
     is_draining: AtomicBool,
     /// Whether the loop will start the deferred calls.
@@ -151,10 +157,10 @@ impl LoopQueue {
         let queue = if let Some(queue) = kept.filter(|kept| kept.get().completions.is_here()) {
             queue
         } else {
-            let queue = Bound::new(py, Self::new()?)?;
-            let descriptor = queue.get().event.descriptor();
-            let drain = queue.getattr(intern!(py, "drain"))?;
-            event_loop.call_method1(intern!(py, "add_reader"), (descriptor, drain))?;
+            let queue = match Self::watched_by(event_loop) {
+                Err(error) if error.is_instance_of::<PyNotImplementedError>(py) => Self::waking(event_loop)?,
+                queue => queue?,
+            };
             event_loop.setattr(name, &queue)?;
             queue
         };
@@ -163,16 +169,44 @@ impl LoopQueue {
         Ok(queue)
     }
 
-    fn new() -> PyResult<Self> {
+    /// A queue whose descriptor the loop watches.
+    fn watched_by<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let py = event_loop.py();
         let event = Arc::new(EventDescriptor::new().map_err(|error| PyOSError::new_err(error.to_string()))?);
         let raised = Arc::clone(&event);
-        Ok(Self {
-            completions: Completions::new(move || raised.raise()),
+        let descriptor = event.descriptor();
+        let queue = Bound::new(py, Self::new(move || raised.raise(), Some(event)))?;
+        let drain = queue.getattr(intern!(py, "drain"))?;
+        event_loop.call_method1(intern!(py, "add_reader"), (descriptor, drain))?;
+        Ok(queue)
+    }
+
+    /// A queue with a thread that calls the loop, until the queue is freed or the loop is closed.
+    fn waking<'py>(event_loop: &Bound<'py, PyAny>) -> PyResult<Bound<'py, Self>> {
+        let py = event_loop.py();
+        // There is one message at most until `drain`.
+        let (finished, messages) = sync_channel(1);
+        let wake = move || {
+            let _ = finished.try_send(());
+        };
+        let queue = Bound::new(py, Self::new(wake, None))?;
+        let woken = PyWeakrefReference::new(event_loop)?.unbind();
+        let drained = PyWeakrefReference::new(&queue)?.unbind();
+        thread::Builder::new()
+            .name("polylimit-loop".to_owned())
+            .spawn(move || wake_loop(&messages, &woken, &drained))
+            .map_err(|error| PyOSError::new_err(error.to_string()))?;
+        Ok(queue)
+    }
+
+    fn new(when_finished: impl Fn() + Send + Sync + 'static, event: Option<Arc<EventDescriptor>>) -> Self {
+        Self {
+            completions: Completions::new(when_finished),
             pending: Mutex::default(),
             event,
             is_draining: AtomicBool::new(false),
             is_scheduled: AtomicBool::new(false),
-        })
+        }
     }
 
     /// Ends the waiting of an operation, and the call itself if it only waits.
@@ -192,6 +226,18 @@ impl LoopQueue {
             let _ = py.detach(|| catch_unwind(AssertUnwindSafe(|| self.completions.cancel(&number))));
         }
     }
+}
+
+/// Schedules `drain` after each message. The queue owns the other end of the channel.
+fn wake_loop(messages: &Receiver<()>, woken: &Py<PyWeakrefReference>, drained: &Py<PyWeakrefReference>) {
+    let schedule = |py: Python<'_>| -> Option<()> {
+        let (event_loop, queue) = (woken.bind(py).upgrade()?, drained.bind(py).upgrade()?);
+        let drain = queue.getattr(intern!(py, "drain")).ok()?;
+        // A closed loop raises.
+        event_loop.call_method1(intern!(py, "call_soon_threadsafe"), (drain,)).ok().map(drop)
+    };
+    // While the interpreter ends, no thread can attach to it.
+    while messages.recv().is_ok() && Python::try_attach(schedule).flatten().is_some() {}
 }
 
 /// Whether the caller is a task of trio.
@@ -220,9 +266,11 @@ fn submit_to_trio(
 
 #[pymethods]
 impl LoopQueue {
-    /// Called when the descriptor is readable: resumes the tasks whose calls have finished.
+    /// Called when calls have finished: resumes the tasks whose calls have finished.
     fn drain(&self, py: Python<'_>) -> PyResult<()> {
-        self.event.lower();
+        if let Some(event) = &self.event {
+            event.lower();
+        }
         let mut finished = Vec::new();
         let drain = || self.completions.drain(|number, answer| finished.push((number, answer)));
         raise_panic(py, catch_unwind(AssertUnwindSafe(drain)))?;

@@ -7,10 +7,22 @@ import math
 import threading
 import time
 import weakref
+from pathlib import Path
 
 import pytest
 import uvloop
 from polylimit import AsyncLimiter
+
+
+class ProactorLikeLoop(asyncio.SelectorEventLoop):
+    """A loop that watches no descriptors, as the default one on Windows."""
+
+    def add_reader(self, fd, callback, *args):
+        raise NotImplementedError
+
+
+def names_of_threads():
+    return [path.read_text().strip() for path in Path("/proc/self/task").glob("*/comm")]
 
 
 def test_one_limiter_serves_event_loops_in_several_threads(redis, key):
@@ -21,7 +33,7 @@ def test_one_limiter_serves_event_loops_in_several_threads(redis, key):
         decisions = await asyncio.gather(*(limiter.check(key) for _ in range(200)))
         allowed.append(sum(map(bool, decisions)))
 
-    kinds = [asyncio.new_event_loop, uvloop.new_event_loop] * 2
+    kinds = [asyncio.new_event_loop, uvloop.new_event_loop, ProactorLikeLoop] * 2
 
     def work(new_loop):
         for _ in range(2):
@@ -35,13 +47,14 @@ def test_one_limiter_serves_event_loops_in_several_threads(redis, key):
         thread.start()
     for thread in threads:
         thread.join()
-    assert (len(allowed), sum(allowed)) == (12, 300)
+    assert (len(allowed), sum(allowed)) == (18, 300)
 
 
-def test_closed_event_loop_is_freed(redis, key):
+@pytest.mark.parametrize("kind", [asyncio.SelectorEventLoop, ProactorLikeLoop])
+def test_closed_event_loop_is_freed(redis, key, kind):
     limiter = AsyncLimiter(redis, {"api": "1000/day"})
 
-    class Loop(asyncio.SelectorEventLoop):
+    class Loop(kind):
         pass
 
     def use():
@@ -60,13 +73,42 @@ def test_closed_event_loop_is_freed(redis, key):
     assert [loop() for loop in loops] == [None] * 5
 
 
-def test_event_loop_closed_with_waiting_operations_is_freed(own_redis, key):
+def test_loop_that_watches_no_descriptors_has_a_thread_until_it_is_freed(redis, key):
+    limiter = AsyncLimiter(redis, {"api": "1000/day"})
+
+    async def main():
+        for _ in range(20):
+            decisions = await asyncio.gather(*(limiter.check(key) for _ in range(20)))
+            assert all(decisions)
+        task = asyncio.create_task(limiter.acquire(key, cost=1000, timeout=100_000))
+        await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        return names_of_threads().count("polylimit-loop")
+
+    def use():
+        loop = ProactorLikeLoop()
+        try:
+            return loop.run_until_complete(main())
+        finally:
+            loop.close()
+
+    assert use() >= 1
+    until = time.monotonic() + 10
+    while (gc.collect() or "polylimit-loop" in names_of_threads()) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert "polylimit-loop" not in names_of_threads()
+
+
+@pytest.mark.parametrize("kind", [asyncio.SelectorEventLoop, ProactorLikeLoop])
+def test_event_loop_closed_with_waiting_operations_is_freed(own_redis, key, kind):
     own_redis.command("CLIENT", "PAUSE", "60000")
     remote = AsyncLimiter(own_redis.url, {"api": "1000/day"}, deadline=60)
     memory = AsyncLimiter(policies={"api": "1/day"})
     assert memory.blocking.check(key)
 
-    class Loop(asyncio.SelectorEventLoop):
+    class Loop(kind):
         pass
 
     def use(start):
