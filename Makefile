@@ -50,7 +50,7 @@ spellings: ## requests in every spelling, to every framework in its oldest and n
 matrix: ## every minor version of each framework, and the runtimes of each language that can be had; takes about an hour
 	@tests/matrix
 
-windows: ## the command line, the server and the C library for Windows, under Wine: conformance cases, commands, programs in C; minutes
+windows: ## the command line, the server, the C library, Node and Python for Windows, under Wine: conformance cases, commands, quick starts; minutes
 	@tests/windows/run
 
 wasm: ## the core as a WebAssembly module: lints, the npm package on its hosts, conformance cases, and the playground in a browser

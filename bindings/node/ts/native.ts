@@ -62,6 +62,8 @@ function packaged(name: string, failures: Failure[]): typeof Addon | undefined {
         return require("@polylimit/darwin-x64");
       case "darwin-arm64":
         return require("@polylimit/darwin-arm64");
+      case "win32-x64":
+        return require("@polylimit/win32-x64");
       default:
         return undefined;
     }
