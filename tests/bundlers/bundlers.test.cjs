@@ -78,7 +78,7 @@ async function statuses(image, entry, requests, env = {}) {
   try {
     const deadline = Date.now() + 60_000;
     while (!(await listens(port))) {
-      assert.ok(child.exitCode === null && Date.now() < deadline, `${image} does not listen: ${said}`);
+      assert.ok(child.exitCode === null && Date.now() < deadline, `${image} does not listen: ${said.slice(-2000)}`);
       await sleep(50);
     }
     const seen = [];
