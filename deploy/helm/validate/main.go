@@ -70,6 +70,7 @@ func check(document []byte) error {
 		return err
 	}
 	accessor.SetNamespace("default")
+	rest.FillObjectMetaSystemFields(accessor)
 	of := request.RequestInfo{APIGroup: kind.Group, APIVersion: kind.Version}
 	ctx := request.WithRequestInfo(request.WithNamespace(context.Background(), "default"), &of)
 	if err := rest.BeforeCreate(strategy, ctx, internal); err != nil {
@@ -97,7 +98,7 @@ func documents(path string) ([][]byte, error) {
 			return nil, err
 		}
 		// A part may have only comments.
-		if any, err := yaml.ToJSON(document); err != nil || string(any) != "null" {
+		if value, err := yaml.ToJSON(document); err != nil || string(value) != "null" {
 			found = append(found, document)
 		}
 	}
