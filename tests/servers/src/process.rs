@@ -3,6 +3,7 @@
 //! On drop it is killed and reaped. For a test process that is itself killed, the kernel kills the child: setpriv(1)
 //! asks for that before it turns into the server. The kernel takes the death of the *thread* that made the child for its
 //! parent's, and the test harness has a thread a test; so one thread, which lives as long as the process, makes them all.
+//! Only Linux can do that; elsewhere such a child lives on.
 
 use std::fs::{self, File};
 use std::io;
@@ -42,8 +43,14 @@ impl Process {
         environment: &[(&str, String)],
         log: File,
     ) -> Self {
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "--", program]).args(arguments);
+        let mut command = if cfg!(target_os = "linux") {
+            let mut command = Command::new("setpriv");
+            command.args(["--pdeathsig", "KILL", "--", program]);
+            command
+        } else {
+            Command::new(program)
+        };
+        command.args(arguments);
         command.envs(environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stderr(log.try_clone().expect("a second handle")).stdout(log);
         let (reply, answer) = channel();
