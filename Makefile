@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults \
+.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms \
   packages packages-test release bundlers deploy-test
 
 STORE ?= memory
@@ -20,6 +20,7 @@ SITE ?=
 VARIANT ?=
 SEED ?=
 VERSION ?=
+comma := ,
 DRY_RUN ?=
 
 help: ## list the targets
@@ -58,6 +59,9 @@ wasm: ## the core as a WebAssembly module: lints, the npm package on its hosts, 
 
 bundlers: ## docs/bundlers.md: Node in Next, webpack, esbuild, rollup, vite, nft, Lambda's layout and bare images; other languages read-only; needs root
 	@tests/bundlers/run
+
+platforms: ## Linux on aarch64 under an emulator, musl, and what is linked for macOS: about an hour, needs root; ONLY=aarch64,musl,macos
+	@tests/platforms/run $(subst $(comma), ,$(ONLY))
 
 suites: ## download limits, Flask-Limiter, express-rate-limit and rate-limit-redis, and run their own tests on our stores; takes minutes
 	@tests/setup
