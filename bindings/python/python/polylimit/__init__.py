@@ -30,10 +30,10 @@ Integrations are modules of their own, which import their library:
 
 try:
     from polylimit._core import __version__
-except ImportError as error:
+except ImportError as _error:
     from polylimit._loading import explained
 
-    raise explained(error, __file__) from error
+    raise explained(_error, __file__) from _error
 
 from polylimit._core import (
     Admin,
