@@ -42,7 +42,7 @@ after(async () => {
 /** The page with the playground at work, for a reader of its own. An error of a script and a request to another host fail the test. */
 async function playground(options) {
   const context = await browser.newContext(options);
-  context.setDefaultTimeout(60_000);
+  context.setDefaultTimeout(180_000);
   context.on("weberror", (error) => {
     throw error.error();
   });
