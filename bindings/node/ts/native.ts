@@ -43,9 +43,9 @@ interface Failure {
 }
 
 /**
- * The addon of a platform, from its package; `undefined` where there is none or it does not load. scripts/pack.cjs makes the packages. Each call names
- * its package literally, and stands in a `try`: bundlers, and programs that copy what a service needs, find packages by reading the
- * source, and take those that are not installed for optional.
+ * The addon of a platform, from its package; `undefined` where there is none or it does not load. scripts/pack.cjs makes the packages.
+ * Each call names its package literally, and stands in a `try`: bundlers, and programs that copy what a service needs, find packages by
+ * reading the source, and take those that are not installed for optional.
  */
 function packaged(name: string, failures: Failure[]): typeof Addon | undefined {
   try {
