@@ -142,7 +142,7 @@ packages: ## every package that is published, into dist/; TARGETS=<Rust target>,
 packages-test: ## install what is in dist/ into clean roots of several Debian releases, with quick starts and cases; needs root
 	@tools/packages/test
 
-deploy-test: ## the chart by helm, what it renders by the code of a Kubernetes API server, and the server as it is rendered; minutes at first
+deploy-test: ## the chart by helm, what it renders by the schemas of Kubernetes, and the server as it is rendered; minutes at first
 	@tests/setup
 	@deploy/helm/test
 
