@@ -60,7 +60,7 @@ wasm: ## the core as a WebAssembly module: lints, the npm package on its hosts, 
 bundlers: ## docs/bundlers.md: Node in Next, webpack, esbuild, rollup, vite, nft, Lambda's layout and bare images; other languages read-only; needs root
 	@tests/bundlers/run
 
-platforms: ## Linux on aarch64 under an emulator, musl, and what is linked for macOS: about an hour, needs root; ONLY=aarch64,musl,macos
+platforms: ## Linux on aarch64 under an emulator, musl, and what is linked for macOS; needs root; ONLY=aarch64,musl,macos
 	@tests/platforms/run $(subst $(comma), ,$(ONLY))
 
 suites: ## download limits, Flask-Limiter, express-rate-limit and rate-limit-redis, and run their own tests on our stores; takes minutes
