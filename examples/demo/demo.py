@@ -29,7 +29,8 @@ from stores import local, patient
 SERVICES = {
     "fastapi": ("FastAPI, 2 workers", "F"),
     "express": ("Express", "E"),
-    "c-epoll": ("C, epoll", "C"),
+    # Only Linux has epoll.
+    **({"c-epoll": ("C, epoll", "C")} if sys.platform == "linux" else {"c-threaded": ("C, threads", "C")}),
     "go-nethttp": ("Go, net/http", "G"),
 }
 LIMIT = 1000
