@@ -131,8 +131,9 @@ impl Play {
 
     fn times(&self) -> Result<(u64, u64), SimulationError> {
         let duration = polylimit::raw::parse_duration(&self.duration);
-        let duration_us =
-            as_us(duration.map_err(|error| SimulationError::usage(error.message().to_owned()))?);
+        let duration_us = as_us(duration.map_err(|error| {
+            SimulationError::usage(format!("for {}: {}", excerpt(&self.duration), error.message()))
+        })?);
         let start = self.start.parse::<Timestamp>().ok();
         let start_us = start
             .and_then(|start| u64::try_from(start.as_microsecond()).ok())
