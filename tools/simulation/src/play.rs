@@ -19,7 +19,7 @@ use crate::traffic::{Group, as_us, parse_traffic};
 /// The most clients, each of which has attributes of its own.
 const MAX_CLIENTS: u32 = 20_000;
 /// The most attempts, so that a page answers within seconds.
-const MAX_ATTEMPTS: u64 = 2_000_000;
+const MAX_ATTEMPTS: u64 = 500_000;
 
 /// A document and its traffic.
 #[derive(Clone, Debug, Deserialize)]
@@ -228,7 +228,7 @@ mod tests {
             (r#"{"document": "", "for": "1m", "traffic": "30000 clients 1/h"}"#, "allowed are 20000"),
             (
                 r#"{"document": "", "for": "1h", "traffic": "9999 clients 90/s"}"#,
-                "more than 2000000 requests",
+                "more than 500000 requests",
             ),
             (r#"{"document": "", "for": "1m", "traffic": "1 client 1/s", "start": "noon"}"#, "noon"),
             (r#"{"document": "", "for": "1m", "traffic": "1 client 1/s", "policy": "x"}"#, "no policy"),
