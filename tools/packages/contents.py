@@ -18,13 +18,13 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICES = [ROOT / "LICENSE-APACHE", ROOT / "LICENSE-MIT", ROOT / "target/THIRD_PARTY_NOTICES"]
 MIB = 1024 * 1024
 #: The most that a file may have, by what its name looks like; the program is measured as it lies on the disk.
-LARGEST = {r"\.whl$": 6 * MIB, r"^polylimit-(linux|darwin)-.*\.tgz$": 6 * MIB}
+LARGEST = {r"\.whl$": 6 * MIB, r"^polylimit-(linux|darwin|win32)-.*\.tgz$": 6 * MIB}
 #: What a package has to have, as the end of a file's name and patterns of the names in it.
 NEEDED = {
     r"\.whl$": [
         r"polylimit/__init__\.py",
         r"polylimit/py\.typed",
-        r"polylimit/_core\.abi3\.so",
+        r"polylimit/_core(\.abi3\.so|\.pyd)",
         r".*THIRD_PARTY_NOTICES",
     ],
     r"polylimit-\d[^-]*\.jar$": [
@@ -34,7 +34,7 @@ NEEDED = {
     ],
     r"-sources\.jar$": [r"polylimit/Limiter\.kt"],
     r"-javadoc\.jar$": [r"index\.html", r"polylimit/Limiter\.html"],
-    r"^polylimit-(linux|darwin)-.*\.tgz$": [r"package/polylimit\..*\.node", r"package/THIRD_PARTY_NOTICES"],
+    r"^polylimit-(linux|darwin|win32)-.*\.tgz$": [r"package/polylimit\..*\.node", r"package/THIRD_PARTY_NOTICES"],
     r"\.gem$": [r"data\.tar\.gz"],
     r"^polylimit-c-.*\.tar\.gz$": [
         r".*/polylimit\.h",
@@ -43,7 +43,7 @@ NEEDED = {
         r".*/THIRD_PARTY_NOTICES",
     ],
     r"^polylimit-cli-.*\.tar\.gz$": [
-        r".*/polylimit",
+        r".*/polylimit(\.exe)?",
         r".*/polylimit\.1",
         r".*/polylimit\.bash",
         r".*/THIRD_PARTY_NOTICES",
@@ -161,7 +161,9 @@ def names(target: object) -> list[str]:
     """Patterns of what the names of a platform's files end in."""
     libc = "musllinux[0-9_]*" if "musl" in target.rust else "manylinux[0-9_]*"
     debian = [rf"{target.deb}\.deb"] if target.deb else []
-    return [target.archive, target.node, rf"{target.gem}\.gem", f"{libc}_{target.rust.partition('-')[0]}", *debian]
+    gem = [rf"{target.gem}\.gem"] if target.gem else []
+    wheel = target.wheel if target.is_windows else f"{libc}_{target.rust.partition('-')[0]}"
+    return [target.cli, target.node, *gem, wheel, *debian]
 
 
 def needed_glibc(library: bytes) -> tuple[int, ...]:

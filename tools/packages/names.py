@@ -32,9 +32,12 @@ def targets() -> list[dict[str, str]]:
 
 def wheel(version: str, row: dict[str, str]) -> str:
     """The wheel of a platform. Wheels for glibc have the new and the old name of what they promise."""
-    processor = row["rust"].partition("-")[0]
-    platforms = {"manylinux2014": ["manylinux_2_17", "manylinux2014"]}.get(row["wheel"], [row["wheel"]])
-    return f"polylimit-{version}-cp310-abi3-{'.'.join(f'{platform}_{processor}' for platform in platforms)}.whl"
+    name = row["wheel"]
+    if not name.startswith("win"):
+        processor = row["rust"].partition("-")[0]
+        platforms = {"manylinux2014": ["manylinux_2_17", "manylinux2014"]}.get(name, [name])
+        name = ".".join(f"{platform}_{processor}" for platform in platforms)
+    return f"polylimit-{version}-cp310-abi3-{name}.whl"
 
 
 def files(version: str, rows: list[dict[str, str]]) -> dict[str, list[str]]:
@@ -44,11 +47,11 @@ def files(version: str, rows: list[dict[str, str]]) -> dict[str, list[str]]:
         "sdist": [f"polylimit-{version}.tar.gz"],
         "addons": [f"polylimit-{row['node']}-{version}.tgz" for row in rows],
         "npm": [f"polylimit-{version}.tgz"],
-        "gems": [f"polylimit-{version}-{row['gem']}.gem" for row in rows],
+        "gems": [f"polylimit-{version}-{row['gem']}.gem" for row in rows if "gem" in row],
         "jars": [f"polylimit-{version}{part}" for part in (".jar", "-sources.jar", "-javadoc.jar", ".pom")],
         "go": [f"go/{module}/@v/v{version}.{part}" for module in GO_MODULES for part in ("info", "mod", "zip")],
-        "c": [f"polylimit-c-{version}-{row['archive']}.tar.gz" for row in rows],
-        "cli": [f"polylimit-cli-{version}-{row['archive']}.tar.gz" for row in rows],
+        "c": [f"polylimit-c-{version}-{row['c']}.tar.gz" for row in rows if "c" in row],
+        "cli": [f"polylimit-cli-{version}-{row['cli']}.tar.gz" for row in rows],
         "debs": [f"polylimit-cli_{version}_{row['deb']}.deb" for row in rows if "deb" in row],
         "image": [f"polylimit-image-{version}.tar"],
         "formula": ["polylimit.rb"],

@@ -24,6 +24,7 @@ const PLATFORMS = {
   "linux-arm64-musl": { os: ["linux"], cpu: ["arm64"], libc: ["musl"] },
   "darwin-x64": { os: ["darwin"], cpu: ["x64"] },
   "darwin-arm64": { os: ["darwin"], cpu: ["arm64"] },
+  "win32-x64": { os: ["win32"], cpu: ["x64"] },
 };
 
 /** The repository, which npm compares with the one whose workflow publishes: only that workflow knows its address. */
