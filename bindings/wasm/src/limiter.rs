@@ -11,7 +11,7 @@ use wasm_bindgen::prelude::wasm_bindgen;
 
 use crate::answers;
 use crate::arguments::{Result, UNITS, duration, invalid, number, read, to_js, whole};
-use crate::request::{Attributes, KeyRequest, Terms, reservation_id};
+use crate::request::{KeyRequest, RequestValues, Terms, reservation_id};
 use crate::values::NativeClock;
 
 #[derive(Deserialize)]
@@ -134,20 +134,20 @@ impl NativeLimiter {
 
     /// Decides a request by its attributes.
     pub fn decide(&self, attributes: JsValue, terms: JsValue) -> Result<JsValue> {
-        let (read, terms) = (read::<Attributes>(attributes)?, read::<Terms>(terms)?.read()?);
+        let (read, terms) = (read::<RequestValues>(attributes)?, read::<Terms>(terms)?.read()?);
         self.call(&Call::Decide(&read.read(), terms))
     }
 
     /// Explains what a request by its attributes would be answered, as JSON.
     #[wasm_bindgen(js_name = explainRequest)]
     pub fn explain_request(&self, attributes: JsValue) -> Result<JsValue> {
-        let read: Attributes = read(attributes)?;
+        let read: RequestValues = read(attributes)?;
         self.call(&Call::ExplainRequest(&read.read()))
     }
 
     /// The policies that rules apply to a request.
     pub fn matching(&self, attributes: JsValue) -> Result<JsValue> {
-        let read: Attributes = read(attributes)?;
+        let read: RequestValues = read(attributes)?;
         let found = self.0.admin().matching(&read.read()).map_err(|error| to_js(&error))?;
         answers::matches(&found)
     }

@@ -81,9 +81,9 @@ pub(crate) fn reservation_id(id: &[u8]) -> Result<ReservationId> {
     ReservationId::new(id).map_err(|error| to_js(&error))
 }
 
-/// The attributes of a request.
+/// What a program knows about a request.
 #[derive(Deserialize)]
-pub(crate) struct Attributes {
+pub(crate) struct RequestValues {
     method: Option<String>,
     path: Option<String>,
     peer: Option<String>,
@@ -98,7 +98,7 @@ struct Attribute {
     value: Vec<u8>,
 }
 
-impl Attributes {
+impl RequestValues {
     pub(crate) fn read(&self) -> RequestAttributes<'_> {
         let mut request = RequestAttributes::new();
         if let Some(method) = &self.method {

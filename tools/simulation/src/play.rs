@@ -226,10 +226,7 @@ mod tests {
                 "no group",
             ),
             (r#"{"document": "", "for": "1m", "traffic": "30000 clients 1/h"}"#, "allowed are 20000"),
-            (
-                r#"{"document": "", "for": "1h", "traffic": "9999 clients 90/s"}"#,
-                "more than 500000 requests",
-            ),
+            (r#"{"document": "", "for": "1h", "traffic": "9999 clients 90/s"}"#, "more than 500000 requests"),
             (r#"{"document": "", "for": "1m", "traffic": "1 client 1/s", "start": "noon"}"#, "noon"),
             (r#"{"document": "", "for": "1m", "traffic": "1 client 1/s", "policy": "x"}"#, "no policy"),
         ] {
