@@ -14,7 +14,6 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 from driver import page
 from driver.application import applications, versions_of
 from driver.examination import Report, examine, show
-from driver.wire import curl
 
 VERSIONS = ("oldest", "newest")
 #: Applications that show what the driver finds; they are run by `check_defects` and when they are named.
@@ -58,8 +57,6 @@ def main() -> int:
     """Run what the command line asks for."""
     options = parse_options()
     print(f"seed {options.seed}", flush=True)
-    if curl() is None:
-        print("skipped: spellings over HTTP/2: curl is missing")
     reports: list[Report] = []
     context = multiprocessing.get_context("spawn")
     with concurrent.futures.ProcessPoolExecutor(AT_A_TIME, mp_context=context) as pool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from .variants import HANDLERS, PLAIN, Handler, Variant, request_of
-from .wire import Connection, Response, curl
+from .wire import Connection, Response
 
 if TYPE_CHECKING:
     import random
@@ -94,7 +94,7 @@ class Checker:
         variants = [
             variant
             for variant in self.variants
-            if variant.fits(handler) and (variant.version != "2" or (curl() and self.connection.speaks_http2()))
+            if variant.fits(handler) and (variant.version != "2" or self.connection.speaks_http2())
         ]
         # Those that run the handler are sent below, where one run too many shows any of them.
         known = self.reach.get(handler.name, set())

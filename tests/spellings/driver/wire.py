@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import select
-import shutil
 import socket
-import subprocess
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import ConnectionTerminated, ResponseReceived, StreamEnded, StreamReset
+from h2.exceptions import ProtocolError
 
 from .variants import CLIENT
 
@@ -181,24 +184,25 @@ class Connection:
         self.received = True
 
 
-def curl() -> str | None:
-    """Return the client that speaks HTTP/2, where the machine has it."""
-    return shutil.which("curl")
-
-
 def ask_by_http2(port: int, request: Request, client: str) -> Response:
-    """Send a request over HTTP/2 without TLS."""
-    command = ["curl", "--silent", "--http2-prior-knowledge", "--max-time", str(PATIENCE), "--output", "/dev/null"]
-    command += ["--dump-header", "-", "--path-as-is", "--globoff", "--header", f"Host: {request.host}"]
-    command += ["--head"] if request.method == "HEAD" else ["--request", request.method]
-    for line in request.headers:
-        command += ["--header", line.replace(CLIENT, client)]
+    """Send a request over HTTP/2 without TLS, on a connection of its own, whose head is sent as it stands."""
+    connection = H2Connection(H2Configuration(validate_outbound_headers=False))
+    connection.initiate_connection()
+    fields = [line.replace(CLIENT, client).partition(": ") for line in request.headers]
+    head = [(":method", request.method), (":scheme", "http"), (":authority", request.host), (":path", request.target)]
+    head += [(name.lower(), value) for name, _, value in fields]
+    connection.send_headers(1, head, end_stream=request.body is None)
     if request.body is not None:
-        command += ["--data-binary", request.body.decode()]
-    command.append(f"http://127.0.0.1:{port}{request.target}")
-    told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=2 * PATIENCE).stdout
-    first, *lines = told.replace("\r\n", "\n").strip().split("\n")
-    if not first.startswith("HTTP/2 "):
-        return Response(0)
-    headers = dict(line.lower().split(": ", 1) for line in lines if ": " in line)
-    return Response(int(first.split(" ")[1]), headers)
+        connection.send_data(1, request.body, end_stream=True)
+    response = Response(0)
+    with contextlib.suppress(OSError, ProtocolError), socket.create_connection(("127.0.0.1", port), PATIENCE) as wire:
+        wire.sendall(connection.data_to_send())
+        while some := wire.recv(65536):
+            for event in connection.receive_data(some):
+                if isinstance(event, ResponseReceived):
+                    headers = {name.decode(): value.decode("latin-1") for name, value in event.headers}
+                    response = Response(int(headers[":status"]), headers)
+                elif isinstance(event, StreamEnded | StreamReset | ConnectionTerminated):
+                    return response
+            wire.sendall(connection.data_to_send())
+    return response
