@@ -111,7 +111,9 @@ function load(): typeof Addon {
     if (addon !== undefined) return addon;
   }
   if (failures.length > 0) throw errorOf(failures);
-  throw new Error(`polylimit has no addon for ${names[0]}: there is one for Linux and macOS on x64 and arm64, and for Windows on x64`);
+  throw new Error(
+    `polylimit has no addon for ${names[0]}: there is one for Linux and macOS on x64 and arm64, and for Windows on x64`,
+  );
 }
 
 export const native: typeof Addon = load();
