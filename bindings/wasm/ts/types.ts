@@ -58,17 +58,23 @@ export interface ReservationTerms {
 
 /** One quota's own view of a key, after the operation. */
 export interface QuotaUsage {
+  /** Units per period; reservations at a time for `concurrency`. */
   readonly limit: number;
+  /** Whole units, or reservations, that this quota would admit right now. */
   readonly remaining: number;
+  /** Milliseconds, exact to the microsecond, until nothing counts as used under this quota if nothing else arrives. */
   readonly resetAfterMs: number;
+  /** Units of the quota's excess that are in use: above 0 once use is beyond the limit. */
   readonly over: number;
 }
 
 /** One quota's verdict on a request. */
 export interface QuotaVerdict extends QuotaUsage {
+  /** Whether this quota admits the request. */
   readonly allowed: boolean;
-  /** Whole milliseconds, rounded up; `null` means never. */
+  /** Whole milliseconds, rounded up, until this quota would admit the same request; 0 when it does, `null` means never. */
   readonly retryAfterMs: number | null;
+  /** The same in exact microseconds. */
   readonly retryAfterUs: number | null;
 }
 
@@ -79,16 +85,21 @@ interface Common {
   readonly remaining: number;
   /** Milliseconds, exact to the microsecond, until nothing counts as used if nothing else arrives. */
   readonly resetAfterMs: number;
+  /** Units of an excess that are in use, the most over the quotas: above 0 once use is beyond a quota's limit. */
   readonly over: number;
+  /** Where the answer came from: the store, or what decided without it. */
   readonly source: Source;
+  /** Why a healthy store might have answered otherwise; `null` when the answer is exact. */
   readonly degraded: Degradation | null;
 }
 
 /** The answer to a check, a peek or a reserve. */
 export interface Decision extends Common {
+  /** Whether the request is admitted: every quota admits it. */
   readonly allowed: boolean;
   /** Whole milliseconds, rounded up, until the request would be admitted; 0 when allowed, and `null` means never. */
   readonly retryAfterMs: number | null;
+  /** The same in exact microseconds. */
   readonly retryAfterUs: number | null;
   /** Whole milliseconds, rounded up, that an admitted request must wait: leaky bucket only. */
   readonly delayMs: number;
