@@ -54,7 +54,7 @@
   ];
   const REACTIONS = [
     ["hammer", "goes on"],
-    ["wait", "waits as told"],
+    ["wait", "waits for retry-after"],
     ["retry=200ms", "retries every 200 ms"],
     ["leave", "leaves"],
   ];

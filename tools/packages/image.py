@@ -149,7 +149,7 @@ def write(
     manifests = []
     for architecture, program in sorted(programs.items()):
         layers = [base, layout.add_layer({entry: (program.read_bytes(), 0o755)})]
-        told = {
+        image_config = {
             "architecture": architecture,
             "os": "linux",
             "created": created,
@@ -162,7 +162,7 @@ def write(
         manifest = {
             "schemaVersion": 2,
             "mediaType": f"{OCI}.manifest.v1+json",
-            "config": layout.add_json(told, f"{OCI}.config.v1+json"),
+            "config": layout.add_json(image_config, f"{OCI}.config.v1+json"),
             "layers": [descriptor for descriptor, _ in layers],
             "annotations": started["Labels"],
         }

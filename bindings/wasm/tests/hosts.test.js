@@ -98,8 +98,8 @@ const config :Workerd.Config = (
     stdio: ["ignore", "inherit", "inherit", "pipe"],
   });
   try {
-    const [told] = await once(serving.stdio[3], "data");
-    const { port } = JSON.parse(String(told).split("\n")[0]);
+    const [line] = await once(serving.stdio[3], "data");
+    const { port } = JSON.parse(String(line).split("\n")[0]);
     const response = await fetch(`http://127.0.0.1:${port}/`);
     assert.deepEqual(JSON.parse(await response.text()), SEEN);
   } finally {

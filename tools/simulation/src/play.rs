@@ -110,7 +110,7 @@ impl Play {
         let group_of = group_of_each(scenario.groups());
         let mut slots = vec![Slots::new(duration_us); scenario.groups().len()];
         let mut attempts = 0;
-        let course = scenario.course_telling(&limits, |attempt, verdict| {
+        let course = scenario.course_observed(&limits, |attempt, verdict| {
             slots[group_of[attempt.client as usize]].count(attempt.time_us, verdict.allowed);
             attempts += 1;
             if attempts > MAX_ATTEMPTS {

@@ -110,14 +110,14 @@ impl Scenario {
 
     /// What happens under these limits.
     pub(crate) fn course(&self, limits: &Limits) -> Result<Course, SimulationError> {
-        self.course_telling(limits, |_, _| Ok(()))
+        self.course_observed(limits, |_, _| Ok(()))
     }
 
-    /// The same, and reports each decision.
-    pub(crate) fn course_telling(
+    /// The same, with a function that is called with each decision, and whose error ends the simulation.
+    pub(crate) fn course_observed(
         &self,
         limits: &Limits,
-        mut tell: impl FnMut(&Attempt, Verdict) -> Result<(), SimulationError>,
+        mut observe: impl FnMut(&Attempt, Verdict) -> Result<(), SimulationError>,
     ) -> Result<Course, SimulationError> {
         let mut judge = Judge::new(limits, self.setting())?;
         // Rules have keys of their own.
@@ -131,7 +131,7 @@ impl Scenario {
             let verdict = judge.decide(attempt)?;
             tally.count(attempt.client as usize, attempt, verdict);
             outcomes.count(attempt, verdict);
-            tell(attempt, verdict)?;
+            observe(attempt, verdict)?;
             Ok(verdict)
         })?;
         let (rules, shares) = judge.into_parts();

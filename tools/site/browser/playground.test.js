@@ -141,7 +141,7 @@ test("a mistake is shown with its line and column, and its place is selected", a
   await close();
 });
 
-test("traffic that is none is told, too", async () => {
+test("traffic without requests is reported, too", async () => {
   const { page, close } = await playground();
   await page.getByLabel("rate of each").first().fill("often");
   await page.getByText(/traffic, group 1: .*often/).waitFor();
