@@ -119,9 +119,7 @@ impl KeyLease {
     pub(crate) fn spend(&mut self, cost: u64, now_us: u64) -> Option<(Decision, Option<Take>)> {
         self.used_at_us = now_us;
         self.update(now_us);
-        if self.front.units() == 0 {
-            self.front = std::mem::take(&mut self.back);
-        }
+        self.advance();
         // Expired units are about to be refunded. The newer grant does not expire before the older one.
         if self.units() < cost || self.front.is_over(now_us, self.max_age_us) {
             return None;
@@ -133,6 +131,13 @@ impl KeyLease {
         let is_low = self.units() <= self.size / 2 && self.back.units() == 0;
         let take = if is_low { self.begin_taking(now_us) } else { None };
         Some((self.decision(cost, now_us), take))
+    }
+
+    /// The newer grant takes the place of an older one without units, so that it is spent, expires and is refunded next.
+    fn advance(&mut self) {
+        if self.front.units() == 0 {
+            self.front = std::mem::take(&mut self.back);
+        }
     }
 
     fn update(&mut self, now_us: u64) {
@@ -266,6 +271,7 @@ impl KeyLease {
 
     /// Removes the older grant if it has expired.
     pub(crate) fn over(&mut self, now_us: u64) -> Option<Grant> {
+        self.advance();
         if !self.front.is_over(now_us, self.max_age_us) {
             return None;
         }
@@ -364,5 +370,28 @@ mod tests {
             taken += take.units;
         }
         assert_eq!(holding.units(), taken - spent);
+    }
+
+    #[test]
+    fn every_unit_expires_wherever_spending_ends() {
+        let max_age_us = 1_000_000;
+        for spends in 0..200 {
+            let lease_key = LeaseKey { id: PolicyId(0), key: b"key".as_slice().into(), hash: 0 };
+            let policy = Policy::parse("p", "1000000/day token_bucket").unwrap();
+            let channel = Channel::of(b"main key");
+            let mut holding = KeyLease::new(lease_key, channel, 1_000, max_age_us, policy.quotas(), 0);
+            let take = holding.missed(1, 900_000, 0, 0).unwrap();
+            granted(&mut holding, take, 0);
+            for _ in 0..spends {
+                let Some((_, take)) = holding.spend(1, 0) else { break };
+                if let Some(take) = take {
+                    granted(&mut holding, take, 0);
+                }
+            }
+            for _ in 0..2 {
+                holding.over(max_age_us);
+            }
+            assert_eq!(holding.units(), 0, "after {spends} units");
+        }
     }
 }
