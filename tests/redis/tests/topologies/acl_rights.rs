@@ -38,7 +38,7 @@ fn least_rights(url: &str, servers: &[&Server]) -> Vec<String> {
     let (_, line) = findings
         .iter()
         .find_map(|finding| finding.message.split_once("the user needs "))
-        .expect("a finding that names the rights");
+        .unwrap_or_else(|| panic!("no finding names the rights: {findings:?}"));
     line.split(' ').map(str::to_owned).collect()
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use polylimit::Limiter;
 use polylimit::storage::Outage;
 pub(crate) use polylimit_redis_tests::current_thread_runtime as runtime;
-use polylimit_redis_tests::uncached;
+use polylimit_redis_tests::{uncached, with};
 use polylimit_test_servers::{SLOTS, Server};
 
 static RUNNING_TESTS: RwLock<()> = RwLock::new(());
@@ -25,9 +25,11 @@ pub(crate) fn exclusive() -> RwLockWriteGuard<'static, ()> {
     RUNNING_TESTS.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A limiter of one policy, `p`, that denies during an outage and does not cache denials.
+/// A limiter of one policy, `p`, that denies during an outage and does not cache denials. Unless the URL sets a deadline, it has one that
+/// a busy machine does not miss.
 pub(crate) fn limiter(url: &str, quotas: &str) -> Limiter {
-    polylimit_redis_tests::limiter(uncached(url), quotas, Outage::Deny)
+    let url = if url.contains("deadline=") { url.to_owned() } else { with(url, "deadline=20s") };
+    polylimit_redis_tests::limiter(uncached(&url), quotas, Outage::Deny)
 }
 
 pub(crate) fn keys(count: usize) -> Vec<String> {
