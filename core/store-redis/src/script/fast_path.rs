@@ -26,9 +26,9 @@ const WRITE_CHARGE: Template<3> =
     Template::cut(include_str!("lua/fast_path/write_charge.lua"), ["value", "renew", "lives"]);
 /// Reads the states of all requests of a call at once, where possible.
 const PREFETCH_REQUESTS: &str = include_str!("lua/fast_path/prefetch_requests.lua");
-const REQUEST: Template<8> = Template::cut(
+const REQUEST: Template<9> = Template::cut(
     include_str!("lua/fast_path/request.lua"),
-    ["costs", "read", "denied", "penalties", "denial", "write", "admission", "states"],
+    ["costs", "read", "denied", "penalties", "denial", "write", "found", "admission", "states"],
 );
 /// Decides a denial, if even a single check of the entry is denied. Under a penalty the general transition decides and counts it.
 const DENIED: &str = "if denies_one then\ncode = raw and 2 or 4\nend\n";
@@ -417,8 +417,8 @@ impl RequestPath {
         let denied = line("denied_@", " or ");
         let denial = line(r"(denied_@ and (raw_@ and '\2' or '\4') or (raw_@ and '\7' or '\8'))", " .. ");
         let admission = line(r"(raw_@ and '\1' or '\3')", " .. ");
-        let states = line("(raw_@ or '')", " .. ");
-        REQUEST.fill([&costs, &read, &denied, &penalties, &denial, &write, &admission, &states])
+        let (found, states) = (line("raw_@", " and "), line("(raw_@ or '')", " .. "));
+        REQUEST.fill([&costs, &read, &denied, &penalties, &denial, &write, &found, &admission, &states])
     }
 }
 

@@ -14,7 +14,7 @@
 -- length of the id (1), id; empty without one. From ARGV[3] on: the arguments of the general transition of each policy
 -- (transition/policy.lua).
 --
--- The reply is that of main.lua with status 0 or 5, and further codes for charges that were not applied although they would have been
+-- The reply is that of main.lua with status 0, 2 or 5, and further codes for charges that were not applied although they would have been
 -- admitted:
 --   6     the answer of the general transition
 --   7     by the fast path: the states from before
@@ -31,6 +31,8 @@ local manual = now and flags % 8 < 4
 --[time]
 local asked_at, is_same = charges_at + 3 * charges, flags % 4 >= 2
 local codes, answers, holds_at, is_outside, decide_request = {}, {}, 1
+-- The states that were read at once, and the number of requests that were admitted by such states: these have no codes yet.
+local states, found = nil, 0
 --[prefetch]
 for r = 1, requests do
   local is_decided
@@ -90,6 +92,15 @@ for r = 1, requests do
       return pack('>I6I7B', nonce, now, 5)
     end
     codes[r], answers[r] = decide_request(r)
+  end
+end
+if found == requests then
+  return pack('>I6I7B', nonce, now, 2) .. table.concat(states)
+end
+for r = 1, requests do
+  if not codes[r] then
+    codes[r] = string.rep('\1', charges)
+    answers[r] = table.concat(states, '', charges * (r - 1) + 1, charges * r)
   end
 end
 return pack('>I6I7BH', nonce, now, 0, charges * requests) .. table.concat(codes) .. table.concat(answers)

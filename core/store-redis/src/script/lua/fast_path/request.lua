@@ -22,6 +22,11 @@ repeat
     codes[r] = --[denial]
   else
     --[write]
+    if states and --[found]
+    then
+      found, is_decided = found + 1, true
+      break
+    end
     codes[r] = --[admission]
   end
   answers[r] = --[states]
