@@ -122,8 +122,8 @@ impl RedisStore {
         let denial = |charge: &Charge<'_>| {
             if charge.uses_caches { self.denial_cache.answer(*charge) } else { None }
         };
-        let known: Vec<_> = charges.iter().map(denial).collect();
-        if charges.iter().zip(&known).any(|(charge, denial)| charge.decides && denial.is_some()) {
+        if charges.iter().any(|charge| charge.decides && denial(charge).is_some()) {
+            let known = charges.iter().map(denial).collect();
             return self.answer_with_known(topology, charges, known).await;
         }
         let until = monotonic::now() + self.access.deadline;
@@ -133,23 +133,39 @@ impl RedisStore {
                 self.leases.give_back(*charge, until).await;
             }
         }
+        let prepared = self.prepare_all(charges)?;
+        let queued = prepared.iter().map(|prepared| self.queued(prepared));
+        if topology.is_cluster() {
+            let queued = queued.collect();
+            return self.start_in_parts(topology, charges, prepared, queued, until).await;
+        }
+        match self.submit_together(topology, &prepared, queued, until) {
+            Some(reply) => self.answered(&prepared, reply.await),
+            None => Ok(StoreAnswers::new()),
+        }
+    }
+
+    /// Sends the charges of a request to the owners of their slots: those of one slot are decided together.
+    async fn start_in_parts(
+        &self,
+        topology: &Topology,
+        charges: &[Charge<'_>],
+        prepared: Vec<PreparedCharge<'_>>,
+        queued: Vec<QueuedCharge>,
+        until: Instant,
+    ) -> Result<StoreAnswers, Error> {
         let mut parts: BTreeMap<u16, Part<'_>> = BTreeMap::new();
-        for (place, prepared) in self.prepare_all(charges)?.into_iter().enumerate() {
-            let queued = self.queued(&prepared);
-            let slot = if topology.is_cluster() { slot(&queued.key) } else { 0 };
-            let part = parts.entry(slot).or_default();
+        for ((place, prepared), queued) in prepared.into_iter().enumerate().zip(queued) {
+            let part = parts.entry(slot(&queued.key)).or_default();
             part.places.push(place);
             part.prepared.push(prepared);
             part.queued.push(queued);
         }
         let mut submitted = Vec::with_capacity(parts.len());
         for Part { places, prepared, queued } in parts.into_values() {
-            let hold = prepared.iter().find_map(|prepared| prepared.charge.hold);
-            let mut queued = queued.into_iter();
-            let Some(first) = queued.next() else { continue };
-            let until = Until::DeadlineOrFirst(until);
-            let reply = self.access.submit_charges(topology, first, queued.collect(), hold, until);
-            submitted.push((places, prepared, reply));
+            if let Some(reply) = self.submit_together(topology, &prepared, queued.into_iter(), until) {
+                submitted.push((places, prepared, reply));
+            }
         }
         let mut answers: Vec<Option<StoreAnswer>> = charges.iter().map(|_| None).collect();
         let (mut admitted, mut is_denied) = (Vec::new(), false);
@@ -173,6 +189,19 @@ impl RedisStore {
             }
         }
         answers.into_iter().map(|answer| answer.ok_or_else(Error::no_answer)).collect()
+    }
+
+    /// Submits charges of one slot as one operation; `None` without any.
+    fn submit_together(
+        &self,
+        topology: &Topology,
+        prepared: &[PreparedCharge<'_>],
+        mut queued: impl Iterator<Item = QueuedCharge>,
+        until: Instant,
+    ) -> Option<PendingReply> {
+        let hold = prepared.iter().find_map(|prepared| prepared.charge.hold);
+        let (first, others) = (queued.next()?, queued.collect());
+        Some(self.access.submit_charges(topology, first, others, hold, Until::DeadlineOrFirst(until)))
     }
 
     /// Answers the charges of a request of which some are known to be denied: the others are peeked at.

@@ -8,6 +8,7 @@ use std::task::{Context, Poll};
 use std::time::Instant;
 
 use atomic_waker::AtomicWaker;
+use parking_lot::Mutex;
 
 use crate::pipeline::call_span::CallerSpan;
 use crate::script::call::PolicyCall;
@@ -73,7 +74,9 @@ pub(crate) struct PendingOperation {
     asking: AtomicBool,
     /// A deadline earlier than `until`.
     brought_forward: OnceLock<Instant>,
-    answer: OnceLock<OperationResult>,
+    /// Until the caller takes it.
+    answer: Mutex<Option<OperationResult>>,
+    is_answered: AtomicBool,
     caller: AtomicWaker,
     pub(crate) caller_span: CallerSpan,
     permit: Permit,
@@ -86,7 +89,8 @@ impl PendingOperation {
             retries: AtomicU8::new(0),
             asking: AtomicBool::new(false),
             brought_forward: OnceLock::new(),
-            answer: OnceLock::new(),
+            answer: Mutex::new(None),
+            is_answered: AtomicBool::new(false),
             caller: AtomicWaker::new(),
             caller_span: CallerSpan::current(),
             permit,
@@ -95,9 +99,18 @@ impl PendingOperation {
 
     /// Answers the caller; the first answer counts.
     pub(crate) fn answer(&self, answer: OperationResult) {
-        if self.answer.set(answer).is_ok() {
+        let mut place = self.answer.lock();
+        if !self.is_answered.load(Ordering::Relaxed) {
+            *place = Some(answer);
+            self.is_answered.store(true, Ordering::Release);
+            drop(place);
             self.caller.wake();
         }
+    }
+
+    /// The answer, once there is one; it can be taken once.
+    fn take_answer(&self) -> Option<OperationResult> {
+        if self.is_answered.load(Ordering::Acquire) { self.answer.lock().take() } else { None }
     }
 
     /// The latest time for the answer.
@@ -132,7 +145,7 @@ impl PendingOperation {
 
     /// Whether no caller waits any longer: the caller has gone or is answered.
     pub(crate) fn is_over(self: &Arc<Self>) -> bool {
-        Arc::strong_count(self) == 1 || self.answer.get().is_some()
+        Arc::strong_count(self) == 1 || self.is_answered.load(Ordering::Acquire)
     }
 
     /// Counts a retry; returns whether it is allowed.
@@ -171,8 +184,8 @@ impl Future for PendingReply {
             Ok(operation) => operation,
             Err(refused) => return Poll::Ready(Err(*refused)),
         };
-        if let Some(answer) = operation.answer.get() {
-            return Poll::Ready(answer.clone());
+        if let Some(answer) = operation.take_answer() {
+            return Poll::Ready(answer);
         }
         operation.caller.register(cx.waker());
         if park::is_overdue(operation.deadline()) {
@@ -180,7 +193,7 @@ impl Future for PendingReply {
             operation.answer(Err(Failure::unknown(Degradation::Timeout)));
         }
         // The answer may have arrived in between.
-        operation.answer.get().map_or(Poll::Pending, |answer| Poll::Ready(answer.clone()))
+        operation.take_answer().map_or(Poll::Pending, Poll::Ready)
     }
 }
 
