@@ -37,6 +37,7 @@ fn main() {
 
     lone::report(&server, &runtime, quick);
     server_cpu::report(&server, &runtime, quick);
+    server_cpu::report_parts(&server, quick);
     server_cpu::report_reservations(&server, quick);
     footprint::report(&server, &runtime);
     layers::report(&server, quick);

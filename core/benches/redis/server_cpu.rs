@@ -74,3 +74,58 @@ pub(crate) fn report_reservations(server: &Server, quick: bool) {
         drop(kept);
     }
 }
+
+/// A call of as many keys as a batch has with 64 callers.
+const KEYS_OF_CALL: usize = 32;
+
+/// What the parts of a call cost: scripts of which each does more of what polylimit's does, on the states that it has written.
+pub(crate) fn report_parts(server: &Server, quick: bool) {
+    const PARTS: [(&str, &str); 4] = [
+        ("the call and its keys", "return ''"),
+        ("and TIME", "redis.call('TIME') return ''"),
+        (
+            "and MGET, and the states as the reply",
+            "redis.call('TIME') return table.concat(redis.call('MGET', unpack(KEYS)))",
+        ),
+        (
+            "and SETRANGE of each",
+            "redis.call('TIME') local states = redis.call('MGET', unpack(KEYS)) \
+             for i = 1, #KEYS do redis.call('SETRANGE', KEYS[i], '0', states[i]) end return table.concat(states)",
+        ),
+    ];
+    let rounds = if quick { 1 } else { 15 };
+    let calls = if quick { 20 } else { 2_000 };
+    let policy = Policy::parse("parts", "1000000/1000s token_bucket").unwrap();
+    let url = format!("{}?deadline=10s&outage=deny", server.url());
+    let limiter = Limiter::builder().store(&url).policy(policy).build().unwrap().blocking();
+    let users: Vec<_> = (0..2 * KEYS_OF_CALL).map(|user| format!("user:{user}")).collect();
+    let check = || limiter.check_many(&users).into_iter().all(|decision| decision.unwrap().allowed());
+    assert!(check());
+    let mut connection = redis::Client::open(server.url()).unwrap().get_connection().unwrap();
+    let keys: Vec<_> =
+        users[..KEYS_OF_CALL].iter().map(|user| format!("polylimit:1:parts:{{{user}}}")).collect();
+    let mut figures = [const { Vec::new() }; PARTS.len() + 1];
+    for _ in 0..rounds {
+        for ((_, source), figures) in PARTS.iter().zip(&mut figures) {
+            let hash: String = redis::cmd("SCRIPT").arg("LOAD").arg(source).query(&mut connection).unwrap();
+            let mut both = redis::pipe();
+            for _ in 0..2 {
+                both.cmd("EVALSHA").arg(&hash).arg(keys.len()).arg(&keys);
+            }
+            let before = cpu_us(server);
+            (0..calls / 2).for_each(|_| both.exec(&mut connection).unwrap());
+            figures.push((cpu_us(server) - before) / (calls * KEYS_OF_CALL) as f64);
+        }
+        let before = cpu_us(server);
+        (0..calls / 2).for_each(|_| assert!(check()));
+        figures[PARTS.len()].push((cpu_us(server) - before) / (calls * KEYS_OF_CALL) as f64);
+    }
+    println!("\nCPU of the server, us a key in calls of {KEYS_OF_CALL} keys (median of {rounds} rounds)\n");
+    println!("| what the script does | all together | this part |\n|---|---:|---:|");
+    let names = PARTS.iter().map(|(name, _)| *name).chain(["and decides: polylimit's script"]);
+    let mut before = 0.0;
+    for (name, figure) in names.zip(figures.map(median)) {
+        println!("| {name} | {figure:.2} | {:.2} |", figure - before);
+        before = figure;
+    }
+}
