@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"os/exec"
 	"path/filepath"
@@ -18,11 +19,20 @@ import (
 
 const password = "p4ssw0rd-nobody-sees"
 
+// freePort returns a port that is free now: below those that the kernel gives to connections, which would take it meanwhile.
+func freePort() int {
+	for {
+		port := 10_000 + rand.IntN(10_000)
+		if listener, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			listener.Close()
+			return port
+		}
+	}
+}
+
 // server is a Redis server for one test, with a password and with eviction.
 func server(t *testing.T) (url string, process *exec.Cmd) {
-	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	port := listener.Addr().(*net.TCPAddr).Port
-	listener.Close()
+	port := freePort()
 	process = exec.Command("redis-server", "--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--dir", t.TempDir(),
 		"--logfile", filepath.Join(t.TempDir(), "log"), "--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru", "--requirepass", password)
 	if err := process.Start(); err != nil {

@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import http.server
 import os
+import random
 import re
 import shutil
 import socket
@@ -34,11 +35,12 @@ LIMITS = 'polylimit = 1\n[policies.api]\nquotas = "2/day fixed_window"\n'
 PATIENCE = 60
 
 
-def free_ports(count: int) -> list[int]:
-    """Return ports that are free now."""
-    with contextlib.ExitStack() as held:
-        sockets = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [found.getsockname()[1] for found in sockets]
+def free_port() -> int:
+    """Return a port that is free now, below those of outgoing connections, which could take it meanwhile."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 @dataclass
@@ -108,7 +110,7 @@ class Site:
 @contextlib.contextmanager
 def site(proxy: Callable[[Path, str], list[str]], file: str) -> Iterator[Site]:
     """Start everything. `proxy` gives the command, by a folder of its own and the text of the file with free ports."""
-    front, limits_port = free_ports(2)
+    front, limits_port = free_port(), free_port()
     service = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Shop)
     threading.Thread(target=service.serve_forever, daemon=True).start()
     with contextlib.ExitStack() as running:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
+import random
 import re
 import shutil
 import socket
@@ -28,10 +30,11 @@ Series = tuple[dict[str, str], float]
 
 
 def free_port() -> int:
-    """Return a port that is free now."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
+    """Return a port that is free now, below those of outgoing connections, which could take it meanwhile."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def hasty_rules() -> str:

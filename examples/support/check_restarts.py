@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import os
 import signal
-import socket
 import sys
 import time
 import traceback
@@ -13,7 +12,7 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 
-from own_redis import Redis
+from own_redis import Redis, free_port
 from services import EXAMPLES, TARGET, Service
 from stores import patient
 
@@ -83,17 +82,11 @@ def check(service: Service, restart: object) -> None:
         raise AssertionError(f"{statuses[200]} requests were admitted, {unknown} were cut: the quota is {LIMIT}")
 
 
-def free_port() -> str:
-    """Return a port that is free now, for a server that does not tell which one it got."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return str(free.getsockname()[1])
-
-
 def check_reload(name: str, url: str, number: signal.Signals, command: list[str] | None, **more: str) -> None:
     """Have the server replace its workers, by a signal."""
     if command and "uwsgi" in command[0]:
-        more["PORT"] = free_port()
+        # It does not report the port that the kernel would give it.
+        more["PORT"] = str(free_port())
     with Service(name, url, QUOTA, command=command, WORKERS=str(WORKERS), **more) as service:
         check(service, lambda: os.kill(service.process.pid, number))
 

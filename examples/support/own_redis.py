@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+import contextlib
+import random
 import shutil
 import signal
 import socket
 import subprocess
 import tempfile
 import time
+
+
+def free_port() -> int:
+    """Return a port that is free now, below those of outgoing connections, which could take it meanwhile."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 class Redis:
@@ -17,9 +27,7 @@ class Redis:
         program = shutil.which("redis-server") or shutil.which("valkey-server")
         if program is None:
             raise RuntimeError("there is no redis-server: tests/setup installs it")
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
+        self._port = free_port()
         self._folder = tempfile.TemporaryDirectory(prefix="polylimit-redis-")
         where = ["--port", str(self._port), "--bind", "127.0.0.1", "--save", "", "--dir", self._folder.name]
         self._process = subprocess.Popen(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -20,12 +21,12 @@ class RedisServer:
         assert program, "no redis-server here: tests/setup installs it"
         self._program = program
         self._folder = tempfile.mkdtemp(prefix="polylimit-redis-")
-        self.port = _free_port() if port is None else port
+        self.port = free_port() if port is None else port
         self._process: subprocess.Popen[bytes] | None = None
         # Until the server listens, another process may take the port.
         while not self._starts():
             assert port is None, (Path(self._folder) / "log").read_text()
-            self.port = _free_port()
+            self.port = free_port()
 
     @property
     def url(self) -> str:
@@ -73,10 +74,12 @@ class RedisServer:
         shutil.rmtree(self._folder)
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+def free_port() -> int:
+    """Return a port that is free now, below those of outgoing connections, which could take it meanwhile."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
 
 
 def until(condition, what: str, seconds: float = 20) -> None:

@@ -18,6 +18,7 @@ import pytest
 import uvicorn
 from polylimit import AsyncLimiter, InvalidArgumentError, Limiter
 from polylimit.litellm import RateLimits
+from redis_server import free_port
 from starlette.applications import Starlette
 from starlette.responses import JSONResponse, StreamingResponse
 from starlette.routing import Route
@@ -125,8 +126,7 @@ def model():
 @contextlib.contextmanager
 def proxy(folder, store, log):
     """A proxy of LiteLLM that answers; its URL."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
+    port = free_port()
     program = "from litellm import run_server; run_server()"
     environment = {
         **os.environ,

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
@@ -39,13 +40,19 @@ def until(what: str, condition) -> None:
         time.sleep(0.01)
 
 
+def free_port() -> int:
+    """Return a port that is free now, below those of outgoing connections, which could take it meanwhile."""
+    while True:
+        port = random.randrange(10_000, 20_000)
+        with contextlib.suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+
+
 class Server:
     """A Redis server with some more settings."""
 
     def __init__(self, *settings: str) -> None:
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.folder = tempfile.mkdtemp(prefix="polylimit-peers-")
         self._settings = settings
         self._administrator = redis.Redis(port=self.port, retry=None, socket_timeout=5)

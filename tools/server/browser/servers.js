@@ -46,14 +46,16 @@ export async function until(condition, what, seconds = 60) {
   }
 }
 
-export function freePort() {
-  return new Promise((resolve, reject) => {
-    const server = createServer().once("error", reject);
-    server.listen(0, "127.0.0.1", () => {
-      const { port } = server.address();
-      server.close(() => resolve(port));
+/** A port that is free now: below those that the kernel gives to connections, which would take it meanwhile. */
+export async function freePort() {
+  for (;;) {
+    const port = 10_000 + Math.floor(10_000 * Math.random());
+    const server = createServer();
+    const isFree = await new Promise((resolve) => {
+      server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
     });
-  });
+    if (isFree) return port;
+  }
 }
 
 /** A Redis that keeps nothing on disk. */

@@ -7,13 +7,16 @@ const { connect, createServer } = require("node:net");
 
 const { until } = require("./until.cjs");
 
+/** A port that is free now: below those that the kernel gives to connections, which would take it meanwhile. */
 async function freePort() {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address();
-  server.close();
-  await once(server, "close");
-  return port;
+  for (;;) {
+    const port = 10_000 + Math.floor(10_000 * Math.random());
+    const server = createServer();
+    const isFree = await new Promise((resolve) => {
+      server.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => server.close(() => resolve(true)));
+    });
+    if (isFree) return port;
+  }
 }
 
 /** Whether a server answers on this port. */

@@ -10,6 +10,7 @@ require 'tempfile'
 require 'timeout'
 require 'uri'
 require 'polylimit'
+require_relative 'own_redis'
 
 # A forked child uses a limiter of its parent, and nothing that its parent has open.
 class ForkTest < Minitest::Test
@@ -194,7 +195,7 @@ class ForkTest < Minitest::Test
   def test_puma_workers_share_the_budget_of_the_application_that_is_preloaded
     [redis, local].each do |store|
       config = Tempfile.new(%w[puma .rb]).tap { |file| file.write(PUMA) && file.close }
-      port = TCPServer.open('127.0.0.1', 0) { |server| server.addr[1] }
+      port = OwnRedis.free_port
       env = { 'STORE' => store, 'POLICY' => "api#{Process.clock_gettime(Process::CLOCK_REALTIME, :nanosecond)}", 'RUBYLIB' => LIB }
       server = spawn(env, 'puma', '--bind', "tcp://127.0.0.1:#{port}", '--config', config.path, out: File::NULL)
       begin

@@ -8,8 +8,17 @@ class OwnRedis
 
   attr_reader :url, :bare_url, :pid
 
+  # A port that is free now: below those that the kernel gives to connections, which would take it meanwhile.
+  def self.free_port
+    loop do
+      return TCPServer.open('127.0.0.1', rand(10_000...20_000)) { |server| server.addr[1] }
+    rescue SystemCallError
+      next
+    end
+  end
+
   def initialize
-    @port = port = TCPServer.open('127.0.0.1', 0) { |server| server.addr[1] }
+    @port = port = self.class.free_port
     @bare_url = "redis://127.0.0.1:#{port}"
     @url = "redis://:#{PASSWORD}@127.0.0.1:#{port}"
     @pid = spawn('redis-server', '--port', port.to_s, '--bind', '127.0.0.1', '--save', '', '--appendonly', 'no',

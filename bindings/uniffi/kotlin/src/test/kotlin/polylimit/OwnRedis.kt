@@ -1,10 +1,12 @@
 package polylimit
 
+import java.net.InetAddress
 import java.net.ServerSocket
+import kotlin.random.Random
 
 /** A Redis server for one test, which may stop it. It asks for a password, and forgets keys when it is full. */
 internal class OwnRedis : AutoCloseable {
-    private val port = ServerSocket(0).use { it.localPort }
+    private val port = freePort()
     private val process =
         ProcessBuilder(
             ("redis-server --port $port --bind 127.0.0.1 --appendonly no --maxmemory 100mb " +
@@ -41,5 +43,10 @@ internal class OwnRedis : AutoCloseable {
     private companion object {
         const val TRIES = 1000
         const val PASSWORD = "p4ssw0rd-nobody-sees"
+
+        /** A port that is free now: below those that the kernel gives to connections, which would take it meanwhile. */
+        fun freePort(): Int =
+            generateSequence { Random.nextInt(10_000, 20_000) }
+                .first { port -> runCatching { ServerSocket(port, 1, InetAddress.getLoopbackAddress()).close() }.isSuccess }
     }
 }
