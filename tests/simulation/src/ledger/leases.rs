@@ -48,8 +48,12 @@ impl LeaseAccounts {
         account.check(process)
     }
 
-    /// At the end of a process units that came back to the server have to count as returned or lost.
+    /// At the end of a process no unit is held any more, and those that came back to the server have to count as returned or lost.
     pub(super) fn count(&self, process: usize, stats: &Stats) -> Result<(), String> {
+        if stats.lease_units_held > 0 {
+            let held = stats.lease_units_held;
+            return Err(format!("process {process} still holds {held} leased units, which have expired"));
+        }
         let accounts = self.0.iter().filter(|((of, _), _)| *of == process);
         let returned: u64 = accounts.map(|(_, account)| account.returned).sum();
         let counted = stats.lease_units_returned + stats.lease_units_lost;
