@@ -5,6 +5,7 @@ import "C"
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -56,8 +57,8 @@ const separator = "\x1f"
 
 func startEvents() error {
 	events.start.Do(func() {
-		var ends [2]int
-		if err := syscall.Pipe2(ends[:], syscall.O_CLOEXEC|syscall.O_NONBLOCK); err != nil {
+		ends, err := openPipe()
+		if err != nil {
 			events.err = &Error{Kind: ErrInternal, Message: "cannot create a pipe: " + err.Error()}
 			return
 		}
@@ -71,6 +72,22 @@ func startEvents() error {
 		}()
 	})
 	return events.err
+}
+
+// openPipe opens a pipe whose ends do not block, and which no other program inherits. Not every system can do that in one call.
+func openPipe() (ends [2]int, err error) {
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
+	if err = syscall.Pipe(ends[:]); err != nil {
+		return ends, err
+	}
+	for _, end := range ends {
+		syscall.CloseOnExec(end)
+		if err = syscall.SetNonblock(end, true); err != nil {
+			return ends, errors.Join(err, syscall.Close(ends[0]), syscall.Close(ends[1]))
+		}
+	}
+	return ends, nil
 }
 
 // subscribe has C write the events of the limiter to the pipe.

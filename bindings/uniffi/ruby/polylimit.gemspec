@@ -13,7 +13,7 @@ Gem::Specification.new do |spec|
   # The native library is for one platform. That of a published gem has no suffix for glibc, which the RubyGems of Ruby 3.1 cannot read.
   spec.platform = ENV.fetch('POLYLIMIT_GEM_PLATFORM', Gem::Platform.local.to_s)
   # `native` copies the licences beside this file: a gem holds nothing from further out.
-  spec.files = Dir.chdir(__dir__) { Dir['lib/**/*.{rb,so}', 'README.md', 'LICENSE-*', 'THIRD_PARTY_NOTICES'] }
+  spec.files = Dir.chdir(__dir__) { Dir['lib/**/*.{rb,so,dylib}', 'README.md', 'LICENSE-*', 'THIRD_PARTY_NOTICES'] }
   spec.add_dependency 'ffi', '~> 1.15'
   spec.add_dependency 'logger', '~> 1.4'
   spec.homepage = 'https://polylimit.dev'

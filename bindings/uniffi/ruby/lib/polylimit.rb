@@ -3,7 +3,7 @@
 # Exact rate limiting: in memory, on a host, or in Redis.
 module Polylimit
   # The native library, which is part of the gem.
-  LIBRARY = File.expand_path('polylimit/libpolylimit_uniffi.so', __dir__)
+  LIBRARY = File.expand_path("polylimit/libpolylimit_uniffi.#{RUBY_PLATFORM.include?('darwin') ? 'dylib' : 'so'}", __dir__)
 end
 
 require_relative 'polylimit/version'

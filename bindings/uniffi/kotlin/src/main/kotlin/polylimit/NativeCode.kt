@@ -80,7 +80,7 @@ private fun installed(): File =
     try {
         NativeLibrary.getInstance(LIBRARY).use { it.file }
     } catch (_: UnsatisfiedLinkError) {
-        val platforms = PLATFORMS.filter { loader.getResource("$it/lib$LIBRARY.so") != null }
+        val platforms = PLATFORMS.filter { (platform, file) -> loader.getResource("$platform/$file") != null }.keys
         throw UnsupportedPlatform(
             "polylimit has no native library for the platform ${Platform.RESOURCE_PREFIX}: " +
                 if (platforms.isEmpty()) "its jar has none at all" else "its jar has one for each of ${platforms.joinToString()}",
@@ -95,7 +95,7 @@ private fun load(file: File): String {
     } catch (error: UnsatisfiedLinkError) {
         if ("already loaded in another classloader" !in error.message.orEmpty()) throw error
     }
-    val copy = File.createTempFile("polylimit", ".so", System.getProperty("jna.tmpdir")?.let(::File))
+    val copy = File.createTempFile("polylimit", ".${file.extension}", System.getProperty("jna.tmpdir")?.let(::File))
     copy.deleteOnExit()
     Files.copy(file.toPath(), copy.toPath(), StandardCopyOption.REPLACE_EXISTING)
     System.load(copy.path)
@@ -126,5 +126,12 @@ private val loader = DirectCalls::class.java.classLoader
 
 private const val LIBRARY = "polylimit_uniffi"
 
-/** Those that packages are built for, as JNA names them. */
-private val PLATFORMS = listOf("linux-x86-64", "linux-aarch64")
+/** Those that packages are built for, as JNA names them, with the library's file. */
+private val PLATFORMS =
+    mapOf(
+        "linux-x86-64" to "lib$LIBRARY.so",
+        "linux-aarch64" to "lib$LIBRARY.so",
+        "darwin-x86-64" to "lib$LIBRARY.dylib",
+        "darwin-aarch64" to "lib$LIBRARY.dylib",
+        "win32-x86-64" to "$LIBRARY.dll",
+    )
