@@ -18,18 +18,26 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOTICES = [ROOT / "LICENSE-APACHE", ROOT / "LICENSE-MIT", ROOT / "target/THIRD_PARTY_NOTICES"]
 MIB = 1024 * 1024
 #: The most that a file may have, by what its name looks like; the program is measured as it lies on the disk.
-LARGEST = {r"\.whl$": 6 * MIB, r"^polylimit-(linux|darwin|win32)-.*\.tgz$": 6 * MIB}
+LARGEST = {r"^polylimit-.*\.whl$": 7 * MIB // 2, r"^polylimit-(linux|darwin|win32)-.*\.tgz$": 7 * MIB // 2}
 #: What a package has to have, as the end of a file's name and patterns of the names in it.
 NEEDED = {
-    r"\.whl$": [
+    r"^polylimit-.*\.whl$": [
         r"polylimit/__init__\.py",
         r"polylimit/py\.typed",
         r"polylimit/_core(\.abi3\.so|\.pyd)",
         r".*THIRD_PARTY_NOTICES",
     ],
+    r"^polylimit_cli-.*\.whl$": [
+        r"polylimit_cli/__init__\.py",
+        r"polylimit_cli/polylimit(\.exe)?",
+        r".*/entry_points\.txt",
+        r".*/THIRD_PARTY_NOTICES",
+    ],
+    r"^polylimit-cli-\d[^-]*\.tgz$": [r"package/index\.js", r"package/THIRD_PARTY_NOTICES"],
+    r"^polylimit-cli-(linux|darwin|win32)-.*\.tgz$": [r"package/polylimit(\.exe)?", r"package/THIRD_PARTY_NOTICES"],
     r"polylimit-\d[^-]*\.jar$": [
         r"polylimit/Limiter\.class",
-        r"linux-[a-z0-9-]+/libpolylimit_uniffi\.so",
+        r"(linux|darwin|win32)-[a-z0-9-]+/(lib)?polylimit_uniffi\.(so|dylib|dll)",
         r".*THIRD_PARTY_NOTICES",
     ],
     r"-sources\.jar$": [r"polylimit/Limiter\.kt"],
@@ -137,11 +145,14 @@ def bill_of_materials(into: Path, crate: str, target: str, run: Callable[..., No
 def entry(path: Path, kind: str, targets: Iterable, into: Path) -> dict:
     """The row of a file in the manifest."""
     targets = list(targets)
-    own = [target for target in targets if any(re.search(rf"[-_]{name}\b", path.name) for name in names(target))]
+    named = program_names if kind in ("python-cli", "node-cli") else names
+    own = [target for target in targets if any(re.search(rf"[-_]{name}\b", path.name) for name in named(target))]
     for_platform = own or [
         target
         for target in targets
-        if (kind in ("uniffi", "go") and re.search(r"\d\.(jar|zip)$", path.name)) or (kind == "image" and target.image)
+        if (path.suffix == ".jar" and re.search(r"\d\.jar$", path.name) and target.jar)
+        or (path.suffix == ".zip" and target.go)
+        or (kind == "image" and target.image)
     ]
     return {
         "file": str(path.relative_to(into)),
@@ -162,8 +173,17 @@ def names(target: object) -> list[str]:
     libc = "musllinux[0-9_]*" if "musl" in target.rust else "manylinux[0-9_]*"
     debian = [rf"{target.deb}\.deb"] if target.deb else []
     gem = [rf"{target.gem}\.gem"] if target.gem else []
-    wheel = target.wheel if target.is_windows else f"{libc}_{target.rust.partition('-')[0]}"
-    return [target.cli, target.node, *gem, wheel, *debian]
+    c = [target.c] if target.c else []
+    wheel = f"{libc}_{target.rust.partition('-')[0]}" if "linux" in target.rust else target.wheel
+    return [target.cli, target.node, *c, *gem, wheel, *debian]
+
+
+def program_names(target: object) -> list[str]:
+    """The same for the packages with the command line."""
+    if target.npm_program is None:
+        return []
+    wheel = f"musllinux[0-9_]*_{target.rust.partition('-')[0]}" if "linux" in target.rust else target.wheel
+    return [rf"cli-{target.npm_program}", rf"{wheel}\.whl"]
 
 
 def needed_glibc(library: bytes) -> tuple[int, ...]:
@@ -222,7 +242,7 @@ def check(into: Path, entries: list[dict], oldest: tuple[int, ...] = (2, 17), *,
                 continue
             if needed_glibc(content) > oldest:
                 wrong.append(f"{path.name}: {name} needs glibc {'.'.join(map(str, needed_glibc(content)))}")
-            if has_final_sizes and name.endswith("/polylimit") and len(content) > LARGEST_PROGRAM:
+            if has_final_sizes and name.rpartition("/")[2] == "polylimit" and len(content) > LARGEST_PROGRAM:
                 wrong.append(f"{path.name}: {name} has {len(content)} bytes; at most {LARGEST_PROGRAM} are allowed")
     if wrong:
         sys.exit("tools/packages/build: " + "\n".join(wrong))

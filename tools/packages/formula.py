@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Writes the formula of Homebrew, which installs the archives of the command line in a folder: formula.py FOLDER VERSION
 
-It names the platforms whose archives are there, by their checksums. Those for macOS come from .github/workflows/packages.yml.
+It names the platforms whose archives are there, by their checksums.
 """
 
 import hashlib

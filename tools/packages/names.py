@@ -30,14 +30,24 @@ def targets() -> list[dict[str, str]]:
     return tomllib.loads((HERE / "targets.toml").read_text())["target"]
 
 
+def platform(row: dict[str, str], *linux: str) -> str:
+    """What wheels call a platform; for Linux, several names of what they promise."""
+    if "linux" not in row["rust"]:
+        return row["wheel"]
+    processor = row["rust"].partition("-")[0]
+    return ".".join(f"{name}_{processor}" for name in linux)
+
+
 def wheel(version: str, row: dict[str, str]) -> str:
     """The wheel of a platform. Wheels for glibc have the new and the old name of what they promise."""
-    name = row["wheel"]
-    if not name.startswith("win"):
-        processor = row["rust"].partition("-")[0]
-        platforms = {"manylinux2014": ["manylinux_2_17", "manylinux2014"]}.get(name, [name])
-        name = ".".join(f"{platform}_{processor}" for platform in platforms)
-    return f"polylimit-{version}-cp310-abi3-{name}.whl"
+    names = {"manylinux2014": ("manylinux_2_17", "manylinux2014")}.get(row["wheel"], (row["wheel"],))
+    return f"polylimit-{version}-cp310-abi3-{platform(row, *names)}.whl"
+
+
+def program_wheel(version: str, row: dict[str, str]) -> str:
+    """The wheel with the command line, which is for every Python. A static program needs no C library."""
+    names = platform(row, "manylinux2014", "manylinux_2_17", "musllinux_1_1")
+    return f"polylimit_cli-{version}-py3-none-{names}.whl"
 
 
 def files(version: str, rows: list[dict[str, str]]) -> dict[str, list[str]]:
@@ -45,8 +55,11 @@ def files(version: str, rows: list[dict[str, str]]) -> dict[str, list[str]]:
     return {
         "wheels": [wheel(version, row) for row in rows],
         "sdist": [f"polylimit-{version}.tar.gz"],
+        "program wheels": [program_wheel(version, row) for row in rows if "program" in row],
         "addons": [f"polylimit-{row['node']}-{version}.tgz" for row in rows],
         "npm": [f"polylimit-{version}.tgz"],
+        "npm programs": [f"polylimit-cli-{row['program']}-{version}.tgz" for row in rows if "program" in row],
+        "npm command": [f"polylimit-cli-{version}.tgz"],
         "gems": [f"polylimit-{version}-{row['gem']}.gem" for row in rows if "gem" in row],
         "jars": [f"polylimit-{version}{part}" for part in (".jar", "-sources.jar", "-javadoc.jar", ".pom")],
         "go": [f"go/{module}/@v/v{version}.{part}" for module in GO_MODULES for part in ("info", "mod", "zip")],

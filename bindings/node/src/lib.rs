@@ -11,7 +11,6 @@
 //! - `owned_request`, `request_attributes`, `shared_arrays`, `policy_interner`, `active_check`: requests and answers in shared memory
 //! - `exchange`: the way of answers and events to JavaScript
 //! - `limiter_handle`, `limiter`, `reservation`, `outcomes`, `configuration`, `report`, `guard_settings`, `guard_check`, `guard`: the operations
-//! - `command_line`: the command line tool
 
 #![allow(
     unsafe_code,
@@ -27,7 +26,6 @@
 mod active_check;
 mod client;
 mod client_address;
-mod command_line;
 mod configuration;
 mod credentials;
 mod error;

@@ -13,7 +13,6 @@ mod admin;
 mod async_method;
 mod call;
 mod client;
-mod command_line;
 mod configuration;
 mod configured;
 mod convert;
@@ -108,7 +107,6 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<store_call::StoreCall>()?;
     module.add_class::<waiting_call::TrioCall>()?;
     module.add_function(wrap_pyfunction!(client::server_wait, module)?)?;
-    module.add_function(wrap_pyfunction!(command_line::run_command, module)?)?;
     module.add_function(wrap_pyfunction!(http::header_fields, module)?)?;
     module.add_function(wrap_pyfunction!(http::problem, module)?)?;
     module.add_function(wrap_pyfunction!(options::options, module)?)?;

@@ -1,7 +1,8 @@
-"""The command line tool as the package brings it: ``python -m polylimit``."""
+"""The command line tool as the package ``polylimit-cli`` has it, by ``polylimit`` and by ``python -m polylimit``."""
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -17,9 +18,28 @@ MODULE = [sys.executable, "-m", "polylimit"]
 SCRIPT = [Path(sys.executable).parent / "polylimit"]
 
 
-@pytest.fixture(params=[MODULE, SCRIPT], ids=["module", "script"])
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def installed(tmp_path_factory):
+    """The package ``polylimit_cli``, with a debug build of the program, where Python finds it."""
+    folder = tmp_path_factory.mktemp("cli")
+    shutil.copytree(ROOT / "bindings/python/cli/polylimit_cli", folder / "polylimit_cli")
+    subprocess.run([ROOT / "tests/build", "polylimit-cli"], check=True)
+    built = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "debug/polylimit"
+    (folder / "polylimit_cli/polylimit").symlink_to(built)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(folder))
+        yield
+
+
+@pytest.fixture(
+    params=[MODULE, SCRIPT, [sys.executable, "-c", "import polylimit_cli; polylimit_cli.main()"]],
+    ids=["module", "script", "alone"],
+)
 def program(request):
-    """Both ways to start the tool."""
+    """The ways to start the tool; the last one is the command of ``polylimit-cli`` itself."""
     return request.param
 
 
@@ -94,6 +114,23 @@ def test_reader_that_has_gone_is_no_failure():
     assert (done.returncode, done.stderr) == (0, b"")
 
 
+@pytest.mark.parametrize("program", [MODULE, SCRIPT], ids=["module", "script"])
+def test_command_without_the_extra_says_what_to_install(program, monkeypatch):
+    monkeypatch.delenv("PYTHONPATH")
+    assert run("--version", program=program) == (
+        127,
+        "",
+        'polylimit: the command line is not installed: pip install "polylimit[cli]"\n',
+    )
+
+
+def test_program_that_cannot_be_loaded_is_no_missing_extra(monkeypatch, tmp_path):
+    (tmp_path / "polylimit_cli.py").write_text("import no_such_module\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    status, _, err = run("--version")
+    assert (status, "no_such_module" in err, "not installed" in err) == (1, True, False)
+
+
 def test_simulation_runs():
     status, out, err = run("simulate", "--policy", "api=10/s", "--traffic", "5 clients 4/s", "--for", "1m", "--json")
     assert (status, err) == (0, "")
@@ -113,25 +150,20 @@ def heed_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def test_interrupt_ends_a_long_command(program, own_redis):
+@pytest.mark.parametrize(
+    ("sent", "status", "report"), [(signal.SIGINT, 2, b" checks in "), (signal.SIGTERM, -signal.SIGTERM, b"")]
+)
+def test_signals_reach_the_program(program, own_redis, sent, status, report):
+    """A measurement ends itself at an interrupt and resets its keys; SIGTERM ends it as any program."""
     process = bench(own_redis, program, 3_600, preexec_fn=heed_interrupts)
     try:
         time.sleep(0.1)
         assert process.poll() is None
-        process.send_signal(signal.SIGINT)
+        process.send_signal(sent)
         out, err = process.communicate(timeout=60)
     finally:
         process.kill()
-    assert (process.returncode, out, err) == (-signal.SIGINT, b"", b"")
-
-
-def test_ignored_interrupt_stays_ignored(own_redis):
-    """As for a command in the background of a script."""
-    process = bench(own_redis, ["sh", "-c", "trap '' INT; exec \"$@\"", "sh", *MODULE], 2)
-    process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
-    assert (process.returncode, err) == (0, b"")
-    assert b" checks in " in out
+    assert (process.returncode, report in out, err) == (status, True, b"")
 
 
 def test_import_loads_nothing_that_takes_long():

@@ -114,9 +114,14 @@ def test_wheel_works_in_a_fresh_environment(wheel, tmp_path, versions):
     subprocess.run(install, check=True)
     program = "from polylimit import Limiter; print(Limiter().check('a', '2/day').remaining)"
     assert subprocess.run([python, "-I", "-c", program], **CAPTURED).stdout == "1\n"
+    # The program is in the package polylimit-cli, which this one names as its extra of the same version.
     for command in ([python, "-I", "-m", "polylimit"], [python.with_name("polylimit")]):
         done = subprocess.run([*command, "--store", "memory:", "check", "1/day", "a"], **CAPTURED)
-        assert (done.returncode, done.stderr) == (0, "")
+        assert (done.returncode, done.stdout) == (127, "")
+        assert 'pip install "polylimit[cli]"' in done.stderr
+    (metadata,) = (name for name in names if name.endswith(".dist-info/METADATA"))
+    extra = f"Requires-Dist: polylimit-cli=={polylimit.__version__} ; extra == 'cli'"
+    assert extra in zipfile.ZipFile(wheel).read(metadata).decode().splitlines()
     packages = subprocess.run([python, "-m", "pip", "list", "--format", "freeze"], **CAPTURED).stdout
     assert {line.split("==")[0] for line in packages.split()} <= {"pip", "setuptools", "polylimit"}
 

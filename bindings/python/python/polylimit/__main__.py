@@ -1,18 +1,21 @@
-"""The command line tool ``polylimit``, also as ``python -m polylimit``; ``polylimit --help`` lists its commands."""
+"""The command ``polylimit``, also as ``python -m polylimit``: it runs the program of the package ``polylimit-cli``."""
 
-import signal
 import sys
 
-from polylimit._core import run_command
+#: What a shell returns for a command that it does not find; no status of the program.
+NOT_FOUND = 127
 
 
 def main() -> int:
-    """Run the command that the arguments of this process name, and return its exit status."""
-    # Python's own handler would raise KeyboardInterrupt only after the command. With the default action, Ctrl-C ends
-    # the process at once, and a shell sees that it was interrupted. A process that ignores the signal still does.
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
-    return run_command(["polylimit", *sys.argv[1:]])
+    """Run the command that the arguments of this process name, in place of this process."""
+    try:
+        from polylimit_cli import main as run
+    except ModuleNotFoundError as error:
+        if error.name != "polylimit_cli":
+            raise
+        sys.stderr.write('polylimit: the command line is not installed: pip install "polylimit[cli]"\n')
+        return NOT_FOUND
+    return run()
 
 
 if __name__ == "__main__":

@@ -63,7 +63,6 @@ __all__ = [
     "header_fields",
     "options",
     "problem",
-    "run_command",
     "server_wait",
 ]
 
@@ -2861,20 +2860,6 @@ def problem(outcomes: Sequence[tuple[Policy, Decision]], *, cost: SupportsIndex 
         Pairs of a policy and its decision.
     cost
         The units that the request asked for.
-    """
-
-def run_command(arguments: Sequence[str]) -> int:
-    """Runs a command of the command line tool, which writes to the standard output and the standard error of this process.
-
-    Parameters
-    ----------
-    arguments
-        The name of the program, and then its arguments.
-
-    Returns
-    -------
-    int
-        The exit status.
     """
 
 def options() -> list[Option]:
