@@ -182,7 +182,7 @@ def program_names(target: object) -> list[str]:
     """The same for the packages with the command line."""
     if target.npm_program is None:
         return []
-    wheel = f"musllinux[0-9_]*_{target.rust.partition('-')[0]}" if "linux" in target.rust else target.wheel
+    wheel = f"manylinux.*_{target.rust.partition('-')[0]}" if "linux" in target.rust else target.wheel
     return [rf"cli-{target.npm_program}", rf"{wheel}\.whl"]
 
 
