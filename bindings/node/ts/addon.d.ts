@@ -689,14 +689,6 @@ export interface ReserveSettings {
   isCancellable?: boolean
 }
 
-/**
- * Runs the command line tool; the first argument is the name of the program. The promise has the exit status.
- *
- * The command has a thread of its own, so that this one handles signals meanwhile: Ctrl-C ends the process at once, or calls the
- * handler that the process has for it. A thread of Node's pool would be waited for at that end.
- */
-export declare function runCommandLine(arguments: Array<string>): Promise<number>
-
 export declare function serverWait(fields: Array<string>, nowUs?: number | undefined | null): number | null
 
 export declare function tables(): Tables
