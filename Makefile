@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms \
+.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs \
   packages packages-test release bundlers deploy-test
 
 STORE ?= memory
@@ -128,6 +128,9 @@ fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and carg
 
 simulate-faults: ## the limiter on a simulated network and server, SEEDS times from seed FROM on, with other faults each time
 	@cargo run --profile simulation --locked -p polylimit-fault-simulation -- --from $(FROM) --seeds $(SEEDS)
+
+proofs: ## the arithmetic of the algorithms, proved by z3, and the models compared with the code; SEED=1; minutes
+	@proofs/run $(if $(SEED),--seed $(SEED))
 
 mutations: ## the simulation must find each deliberate defect; the seeds go into docs/internals/fault-simulation.md
 	@tests/simulation/mutations/run
