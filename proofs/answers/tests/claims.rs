@@ -76,6 +76,12 @@ fn an_excess_is_admitted_as_well() {
     assert_eq!(key.spend_all(0), 11);
 }
 
+/// `Quota`: "excess 0 to `limit` units". The builder admits up to 10^12, whatever the limit is.
+#[test]
+fn an_excess_may_be_beyond_the_limit() {
+    assert_eq!(Key::new("1/s sliding_log excess=5").spend_all(0), 6);
+}
+
 /// `leaky_bucket.rs`: two requests leave at least `period / limit` apart. Departures are rounded up to a tick.
 #[test]
 fn departures_are_a_fraction_of_a_tick_closer() {
