@@ -98,9 +98,11 @@ def tick_of(quota: Quota) -> int | None:
         fits = span % quota.limit == 0 and -(-saturated // quota.step) * (span // quota.limit) <= EXACT
         return 1 if fits else None
     if quota.algorithm in BUCKETS:
-        if -(-saturated * quota.period_us // quota.limit) >= 2**63:
+        tick = finest(quota.period_us, lambda period: saturated * (period // math.gcd(quota.limit, period)))
+        if tick is None:
             return None
-        return finest(quota.period_us, lambda period: saturated * (period // math.gcd(quota.limit, period)))
+        ticks = -(-saturated * quota.period_us // (quota.limit * tick))
+        return tick if ticks * tick < 2**63 else None
     if quota.algorithm == "sliding_window":
         return finest(quota.width_us, lambda width: saturated * width)
     return 1

@@ -532,7 +532,7 @@ class SaturatesLater(TokenBucket):
 
 def builders_longest_wait(claim: Claim, bucket: TokenBucket) -> None:
     """`builder::longest_wait_us` is below 2^63: ceil(8 * capacity * period / limit), where period / limit = token *
-    tick / rate.
+    tick / rate. The builder checks more: that it is so when rounded up to a tick.
     """
     claim.assume(8 * (bucket.capacity * bucket.token) * bucket.tick_us <= (2**63 - 1) * bucket.rate)
 

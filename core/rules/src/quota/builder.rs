@@ -310,7 +310,7 @@ pub(crate) fn default_buckets(period_us: u64) -> u32 {
     if period_us.is_multiple_of(10) { 10 } else { 1 }
 }
 
-/// The tick in which the quota can count exactly. Every wait must fit 63 bits of microseconds. A stepped bucket counts
+/// The tick in which the quota can count exactly. Every wait, in whole ticks, must fit 63 bits of microseconds. A stepped bucket counts
 /// microseconds; its refill interval must be whole, and its longest wait must stay exact too.
 fn checked_tick_us(quota: &Quota) -> Result<u64, Refusal> {
     if quota.limit == 0 {
@@ -320,7 +320,7 @@ fn checked_tick_us(quota: &Quota) -> Result<u64, Refusal> {
         (Algorithm::TokenBucket, 1..) => return checked_step(quota).map(|()| 1),
         (Algorithm::TokenBucket | Algorithm::LeakyBucket, _) => {
             tick::of_bucket(quota.limit, quota.period_us, quota.capacity)
-                .filter(|_| longest_wait_us(quota) < 1 << 63)
+                .filter(|tick| longest_wait_us(quota).next_multiple_of(u128::from(*tick)) < 1 << 63)
         }
         (Algorithm::SlidingWindow, _) => {
             tick::of_sliding_window(quota.capacity, quota.period_us / u64::from(quota.buckets))
