@@ -66,7 +66,7 @@ impl Algorithm {
 /// | period | [`MIN_PERIOD`](Self::MIN_PERIOD) to [`MAX_PERIOD`](Self::MAX_PERIOD), whole microseconds; none for concurrency |
 /// | burst | 1 to [`MAX_UNITS`](Self::MAX_UNITS) units; the two buckets only; default `limit` |
 /// | step | 1 to [`MAX_UNITS`](Self::MAX_UNITS) units; token bucket only; `step * period / limit` whole microseconds |
-/// | excess | 0 to `limit` units, or 0 to 100 % of it rounded down; default 0 |
+/// | excess | 0 to 1,000,000,000,000 units, or 0 to 100 % of `limit` rounded down; default 0 |
 /// | buckets | 1 to [`MAX_BUCKETS`](Self::MAX_BUCKETS), dividing the period; sliding window only; default 10 where the period divides by 10, otherwise 1 |
 ///
 /// ```

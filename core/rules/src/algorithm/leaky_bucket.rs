@@ -5,8 +5,8 @@
 //!
 //! The capacity is the length of the queue. A request that is admitted when the queue holds `debt / token` others
 //! leaves when those have drained, so it has to wait `delay = ceil(debt / rate)` ticks, with the debt from before its
-//! own was added. Two admitted requests that follow each other leave at least `period / limit` apart, however they
-//! arrived.
+//! own was added. Two admitted requests that follow each other leave `period / limit` apart, or less than a tick closer,
+//! since a turn begins with a tick, however they arrived.
 //!
 //! # Worked example
 //!
