@@ -67,7 +67,7 @@ pub(crate) fn measure(row: &str, after_first: bool) -> Turns {
         after = limiter!(after, server, &quotas, policies);
     }
     thread::sleep(EXAMINED_AFTER);
-    // So few that most requests over three policies find their keys: a check of a new key is a row of its own kind.
+    // Few enough that most requests over three policies find states: writing a new key takes much longer.
     let keys: Vec<String> =
         (0..if policies > 1 { 5_000 } else { 100_000 }).map(|number| format!("user:{number}")).collect();
     let key = |number: usize| keys[number * 7_919 % keys.len()].as_str();
