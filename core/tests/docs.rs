@@ -333,6 +333,64 @@ fn no_static_has_a_lock_that_a_child_would_wait_for() {
     assert!(statics > 20, "only {statics} statics were found");
 }
 
+/// The code of the examples in Rust that run as tests, in pages and in comments, each with the place where it begins.
+fn rust_examples() -> Vec<(String, String)> {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."));
+    let mut files = Vec::new();
+    collect_core(&mut files);
+    let pages = fs::read_dir(root.join("docs")).unwrap().map(|entry| entry.unwrap().path());
+    files.extend(pages.filter(|page| page.extension().is_some_and(|extension| extension == "md")));
+    files.push(root.join("README.md"));
+    let mut examples = Vec::new();
+    for file in files {
+        let is_page = file.extension().is_some_and(|extension| extension == "md");
+        let mut open: Option<(bool, String, String)> = None;
+        for (number, line) in fs::read_to_string(&file).unwrap().lines().enumerate() {
+            let text = line.trim_start();
+            let text = if is_page {
+                Some(line)
+            } else {
+                text.strip_prefix("///").or_else(|| text.strip_prefix("//!"))
+            };
+            match (text.map(|text| text.trim_start().strip_prefix("```")), &mut open) {
+                (None, _) => open = None,
+                (Some(Some(_)), Some(_)) => {
+                    let (is_rust, place, code) = open.take().unwrap();
+                    examples.extend(is_rust.then_some((place, code)));
+                }
+                (Some(Some(language)), None) => {
+                    let is_rust = language.starts_with("rust") || (!is_page && language.is_empty());
+                    open = Some((is_rust, format!("{}:{}", file.display(), number + 1), String::new()));
+                }
+                (Some(None), Some((_, _, code))) => {
+                    code.push_str(text.unwrap_or_default());
+                    code.push('\n');
+                }
+                (Some(None), None) => {}
+            }
+        }
+    }
+    examples
+}
+
+/// On a busy machine a moment of any length passes between two operations of an example. A bucket that refills all the time then shows
+/// other numbers, and a window of a second has ended.
+#[test]
+fn examples_do_not_depend_on_how_fast_they_run() {
+    let examples = rust_examples();
+    assert!(examples.len() > 60, "only {} examples were found", examples.len());
+    let contains = |code: &str, words: &[&str]| words.iter().any(|word| code.contains(word));
+    let dependent = examples.iter().filter(|(_, code)| {
+        let refills = contains(code, &["token_bucket", "leaky_bucket", "gcra"]);
+        let reads_later = contains(code, &["peek(", "explain("]) && code.contains("assert_eq!");
+        let is_short = contains(code, &["/second", "/s\"", "/s;", "/s "]);
+        let spends_all = code.contains("assert!(!");
+        !code.contains("ManualClock") && (refills && reads_later || is_short && spends_all)
+    });
+    let places: Vec<_> = dependent.map(|(place, _)| place).collect();
+    assert!(places.is_empty(), "use a ManualClock or a quota of a minute: {places:#?}");
+}
+
 /// Paused time reaches the core through one function, so nothing else may read a clock.
 #[test]
 fn clocks_are_read_in_one_place() {

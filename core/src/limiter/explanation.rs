@@ -59,7 +59,7 @@ impl Admin<'_> {
     /// ```
     /// use polylimit::{Limiter, Policy};
     ///
-    /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute token_bucket; 2/hour")?).build()?.blocking();
+    /// let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute; 2/hour")?).build()?.blocking();
     /// for _ in 0..3 {
     ///     let _ = limiter.check("user:42")?;
     /// }

@@ -321,7 +321,7 @@ impl GuardBuilder {
     ///
     /// let limiter = Limiter::builder()
     ///     .policy(Policy::parse("requests", "60/minute")?)
-    ///     .policy(Policy::parse("tokens", "100000/minute token_bucket")?)
+    ///     .policy(Policy::parse("tokens", "100000/minute")?)
     ///     .policy(Policy::parse("micro_dollars", "5000000/day")?)
     ///     .build()?;
     /// let guard = Guard::builder(limiter.clone())
