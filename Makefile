@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs \
+.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs linearizability \
   packages packages-test release bundlers deploy-test
 
 STORE ?= memory
@@ -131,6 +131,10 @@ simulate-faults: ## the limiter on a simulated network and server, SEEDS times f
 
 proofs: ## the arithmetic of the algorithms, proved by z3, and the models compared with the code; SEED=1; minutes
 	@proofs/run $(if $(SEED),--seed $(SEED))
+
+linearizability: ## OPERATIONS (10 million) of concurrent processes on every store, checked by Porcupine; defects must be found; STORE=redis SEED=1
+	@tests/linearizability/run $(if $(filter file,$(origin OPERATIONS)),,--operations $(OPERATIONS)) $(if $(SEED),--seed $(SEED)) \
+	  $(if $(filter file,$(origin STORE)),,--store $(STORE))
 
 mutations: ## the simulation must find each deliberate defect; the seeds go into docs/internals/fault-simulation.md
 	@tests/simulation/mutations/run

@@ -4,8 +4,8 @@
 //	linearizability check STORE URL OPERATIONS SEED FOLDER
 //	linearizability record URL POLICY=QUOTAS...
 //
-// The first one records and checks, and starts processes of the second one; FOLDER is that of the other recorders. Its last line is how many
-// rows have passed and failed.
+// The first one records and checks, and starts processes of the second one; FOLDER is that of the other recorders. Its last line is how
+// many rows have passed and failed.
 package main
 
 import (

@@ -43,7 +43,8 @@ func policies(now time.Time) []*policy {
 	}
 }
 
-// withoutEdge is the longest period, in weeks and at most so many, whose sub-windows, which are aligned to the epoch, do not end within a day.
+// withoutEdge is the longest period of at most this number of weeks whose sub-windows, which are aligned to the epoch, do not end within
+// a day.
 func withoutEdge(now time.Time, weeks, buckets int) int {
 	for ; ; weeks-- {
 		width := int64(weeks) * 7 * 24 * 3600 / int64(buckets)

@@ -57,8 +57,6 @@ func newProxy(target string, duplicates int) (*proxy, error) {
 
 func (p *proxy) address() string { return p.listener.Addr().String() }
 
-func (p *proxy) close() { _ = p.listener.Close() }
-
 func (p *proxy) accept() {
 	for {
 		client, err := p.listener.Accept()

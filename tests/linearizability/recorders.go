@@ -77,13 +77,6 @@ func (p *process) stop() error {
 	return err
 }
 
-func (p *process) operations() (count int) {
-	for _, program := range p.programs {
-		count += len(program.operations)
-	}
-	return count
-}
-
 // prepare sends the programs of a round, and waits until the process has read them.
 func (p *process) prepare(groups []*group, firsts []int) error {
 	var text strings.Builder

@@ -24,7 +24,7 @@ type row struct {
 	// faults are cut connections (proxies), suspended processes or killed ones.
 	proxies                []*proxy
 	isSuspended, isKilling bool
-	// share is of how many of the operations of its store the row has one hundredth.
+	// share is the part of the operations of its store that the row has.
 	share float64
 	// shapes are the shapes of its histories.
 	shapes []int
@@ -44,7 +44,8 @@ type counts struct {
 
 func (r *row) mayFail() bool { return len(r.proxies) > 0 || r.isSuspended || r.isKilling }
 
-// run records histories and checks them until so many operations are checked, or limit is over; with a defect, until one is refused.
+// run records histories and checks them until that number of operations is checked, or the time is over; with a defect, until one is
+// refused.
 func (r *row) run(folder string, operations int, random *rand.Rand, limit time.Duration) (total counts, err error) {
 	known := policies(time.Now())
 	var processes []*process
@@ -74,6 +75,7 @@ func (r *row) run(folder string, operations int, random *rand.Rand, limit time.D
 	}
 	checker := newChecker()
 	began := time.Now()
+	reported := began
 	for number := 0; (total.operations < operations || r.lacks(&total)) && time.Since(began) < limit; number++ {
 		for at, process := range processes {
 			if process.isKilled {
@@ -108,11 +110,20 @@ func (r *row) run(folder string, operations int, random *rand.Rand, limit time.D
 				break
 			}
 		}
+		if time.Since(reported) > progressEvery {
+			reported = time.Now()
+			if r.defect == nil {
+				fmt.Printf("  %s: %d of %d operations\n", r.name, total.operations, operations)
+			}
+		}
 	}
 	checker.settle(&total)
 	total.seconds = time.Since(began).Seconds()
 	return total, nil
 }
+
+// progressEvery is how often a row reports how far it is.
+const progressEvery = 15 * time.Second
 
 // lacks is whether nothing has happened of what the row is for.
 func (r *row) lacks(total *counts) bool {
