@@ -273,6 +273,31 @@ fn a_key_has_at_most_1000_reservations() {
     assert!(limiter.check("key").unwrap().allowed());
 }
 
+/// A request that is denied shows what its policies have now, also for a reserve with the id of a commit, which needs a slot and no units.
+#[test]
+fn denied_request_shows_the_units_that_are_left() {
+    let slots = Policy::parse("slots", "3 concurrent; 20/hour fixed_window").unwrap();
+    let empty = Policy::parse("empty", "0/hour").unwrap();
+    let limiter = Limiter::builder().policy(slots).policy(empty).build().unwrap().blocking();
+    let id = ReservationId::new("committed").unwrap();
+    let terms = ReserveOptions::default().id(id).remember(LONG).terms().unwrap();
+    let slot = Request::new("key").policy("slots");
+    assert!(limiter.reserve_together(&[slot], &terms).unwrap()[0].allowed());
+    assert!(limiter.commit(slot, id, Some(1)).unwrap().found());
+    for _ in 0..2 {
+        let other = ReserveOptions::default().terms().unwrap();
+        assert!(limiter.reserve_together(&[slot], &other).unwrap()[0].allowed());
+    }
+    // The first one fits, and the second one would not if it needed units.
+    for cost in [1, 21] {
+        let requests = [slot.cost(cost), Request::new("key").policy("empty")];
+        let decisions = limiter.reserve_together(&requests, &terms).unwrap();
+        let seen: Vec<_> =
+            decisions.iter().map(|decision| (decision.allowed(), decision.remaining())).collect();
+        assert_eq!(seen, [(true, 17), (false, 0)], "{cost}");
+    }
+}
+
 #[test]
 fn bad_input_is_refused_with_what_is_allowed() {
     let (limiter, _) = limiter("1 concurrent; 5/hour");

@@ -162,8 +162,9 @@ impl PolicyRules {
         }
     }
 
-    /// The decision on an operation that would be admitted, in a request that is denied: that of a peek. A reserve that repeats an id
-    /// needs no slot, so its own decision is returned. Changes nothing.
+    /// The decision on an operation that would be admitted, in a request that is denied: that of a peek. A reserve with the id of a commit
+    /// needs no units, so it is peeked without them; one that repeats a reserve needs no slot either, so its own decision is returned.
+    /// Changes nothing.
     pub fn view_admitted(
         &self,
         states: &mut (impl KeyStates + Clone),
@@ -174,7 +175,8 @@ impl PolicyRules {
         if peeked.allowed || operation.hold.is_none() {
             return peeked;
         }
-        self.decide(&mut states.clone(), operation, degraded).0
+        let (slot, _) = self.decide(states, KeyOperation { cost: 0, ..operation }.as_peek(), degraded);
+        if slot.allowed { slot } else { self.decide(&mut states.clone(), operation, degraded).0 }
     }
 }
 
