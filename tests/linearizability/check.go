@@ -11,14 +11,28 @@ const checkTimeout = 60 * time.Second
 
 // check is whether Porcupine finds an order of the operations in which the model returns what was recorded, from one of the starts.
 func (h *history) check(timeout time.Duration) porcupine.CheckResult {
+	var unknowns []*record
+	for _, record := range h.records {
+		if record.outcome == unknown {
+			unknowns = append(unknowns, record)
+		}
+	}
+	if len(unknowns) > mostUnknown {
+		return porcupine.Unknown
+	}
 	operations := make([]porcupine.Operation, 0, len(h.records))
 	for _, record := range h.records {
 		since := record.call
 		if record.cached {
 			since = record.since
 		}
+		end := record.end
+		if record.outcome == unknown {
+			// What happens at the call is that it becomes possible.
+			end = since
+		}
 		operations = append(operations, porcupine.Operation{
-			ClientId: record.process<<8 | record.client, Input: record, Call: since, Return: record.end,
+			ClientId: record.process<<8 | record.client, Input: record, Call: since, Return: end,
 		})
 	}
 	starts := h.starts
@@ -27,7 +41,11 @@ func (h *history) check(timeout time.Duration) porcupine.CheckResult {
 	}
 	result := porcupine.Illegal
 	for _, start := range starts {
-		switch porcupine.CheckOperationsTimeout(model(h.objects, start), operations, timeout) {
+		specification := model(h.objects, start)
+		if len(unknowns) > 0 {
+			specification = nondeterministicModel(h.objects, start, unknowns)
+		}
+		switch porcupine.CheckOperationsTimeout(specification, operations, timeout) {
 		case porcupine.Ok:
 			return porcupine.Ok
 		case porcupine.Unknown:

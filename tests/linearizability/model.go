@@ -322,6 +322,69 @@ func model(objects []object, start state) porcupine.Model {
 	}
 }
 
+// reached is one of the states in which a history with unknown outcomes can be: left are the bits of the operations that may still happen.
+type reached struct {
+	now  state
+	left uint64
+}
+
+// mostUnknown is how many unknown outcomes a history may have for nondeterministicModel.
+const mostUnknown = 64
+
+// nondeterministicModel is the specification for a history with these unknown outcomes. An operation whose outcome is unknown only
+// becomes possible at its call; it happens before any later operation on the same object, or never. So Porcupine follows the set of states
+// that the answers leave, and does not try the orders of what may have happened one after the other.
+func nondeterministicModel(objects []object, start state, unknowns []*record) porcupine.Model {
+	bits := map[*record]uint64{}
+	for at, record := range unknowns {
+		bits[record] = 1 << at
+	}
+	made := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{reached{now: start}} },
+		Step: func(before, input, _ any) []any {
+			now, r := before.(reached), input.(*record)
+			if r.outcome == unknown {
+				now.left |= bits[r]
+				return []any{now}
+			}
+			var after []any
+			seen := map[reached]bool{now: true}
+			for waiting := []reached{now}; len(waiting) > 0; {
+				at := waiting[len(waiting)-1]
+				waiting = waiting[:len(waiting)-1]
+				if next, matches := step(objects, at.now, r); matches {
+					after = append(after, reached{next, at.left})
+				}
+				for number, other := range unknowns {
+					if at.left&(1<<number) == 0 || !r.meets(other) {
+						continue
+					}
+					next := reached{left: at.left &^ (1 << number)}
+					if next.now, _ = step(objects, at.now, other); next.now != at.now && !seen[next] {
+						seen[next] = true
+						waiting = append(waiting, next)
+					}
+				}
+			}
+			return after
+		},
+		Hash: func(s any) uint64 { return hash(s.(reached).now)*31 + s.(reached).left },
+	}
+	return made.ToModel()
+}
+
+// meets is whether two operations name the same object.
+func (r *record) meets(other *record) bool {
+	for _, part := range r.parts {
+		for _, one := range other.parts {
+			if part.object == one.object {
+				return true
+			}
+		}
+	}
+	return false
+}
+
 // step is the state after an operation, and whether the operation can have returned what it did.
 func step(objects []object, now state, r *record) (state, bool) {
 	var space [mostObjects]answer

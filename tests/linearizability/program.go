@@ -78,14 +78,10 @@ func (w weighted) pick(random *rand.Rand) kind {
 	}
 }
 
-// remembered is how many of the ids are those of commits that may be remembered. Requests for several objects have the other ones: what
-// they show of a reserve that repeats a commit, when they are denied, is not defined.
-const remembered = 2
-
 // pick is a random operation on objects of the group.
 func (g *group) pick(random *rand.Rand, isCached bool) operation {
 	if len(g.objects) > 1 && random.IntN(4) == 0 {
-		made := operation{kind: together, id: uint8(random.IntN(ids - remembered))}
+		made := operation{kind: together, id: uint8(random.IntN(ids))}
 		for at, object := range g.objects {
 			// A denial that is counted is not, in a request that the denial cache denies.
 			isLeftOut := isCached && object.policy.quotas[0].countsDenied
@@ -104,8 +100,6 @@ func (g *group) pick(random *rand.Rand, isCached bool) operation {
 	}
 	made := operation{kind: weights.pick(random), id: uint8(random.IntN(ids)), parts: []part{{uint8(at), g.cost(random, at)}}}
 	switch {
-	case made.kind == remember:
-		made.id = ids - remembered + made.id%remembered
 	case made.kind == charge && random.IntN(12) == 0:
 		// Use saturates.
 		made.parts[0].cost = int16(g.objects[at].policy.quotas[0].capacity) * (saturation - 1)
