@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
+from collections import Counter
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -112,11 +113,12 @@ def search(model: Model, checked: set[str], macro: str = "", formula: str = "") 
         kind = [] if formula else ["-DSAFETY", "-DNOCLAIM"]
         run(["cc", "-O2", "-w", *kind, f"-DMEMLIM={MEGABYTES}", "-o", "pan", "pan.c"], here)
         output = run(["./pan", f"-m{DEPTH}", *(["-a", "-N", formula] if formula else [])], here)
-    return result_of(model, output)
+        places = run(["./pan", "-d"], here)
+    return result_of(model, output, places)
 
 
-def result_of(model: Model, output: str) -> Search:
-    """Reads the output of a search."""
+def result_of(model: Model, output: str, places: str) -> Search:
+    """Reads the output of a search. A line of a part that is used several times is reached when one of its copies is."""
     violation = re.search(r"^pan:\d+: (.+?) \(at depth (\d+)\)", output, re.MULTILINE)
     stored = re.search(r"(\d+) states, stored", output)
     errors = re.search(r"errors: (\d+)", output)
@@ -131,12 +133,14 @@ def result_of(model: Model, output: str) -> Search:
         if errors[1] != "0":
             msg = f"{errors[1]} errors: {output[-2000:]}"
             raise NotProvedError(msg)
-    unreached = re.findall(rf"^\t{re.escape(model.path.name)}:(\d+), state \d+, \"(?!-end-)", output, re.MULTILINE)
+    file = re.escape(model.path.name)
+    copies = Counter(re.findall(rf"^\tstate +\d+ .*?{file}:(\d+)", places, re.MULTILINE))
+    missed = Counter(re.findall(rf"^\t{file}:(\d+), state \d+, \"(?!-end-)", output, re.MULTILINE))
     return Search(
         states=int(stored[1]),
         violation=violation[1] if violation else "",
         steps=int(violation[2]) if violation else 0,
-        unreached=tuple(sorted({int(line) for line in unreached})),
+        unreached=tuple(sorted(int(line) for line, times in missed.items() if times >= copies[line])),
     )
 
 
