@@ -67,7 +67,9 @@ def running(name: str, version: str, defect: str | None) -> Iterator[Application
     environment = dict(os.environ)
     if defect:
         environment["POLYLIMIT_SPELLINGS_DEFECT"] = defect
-    with tempfile.TemporaryFile() as log:
+    # Servlet containers make folders that they do not remove.
+    with tempfile.TemporaryFile() as log, tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as temporary:
+        environment["TMPDIR"] = temporary
         process = subprocess.Popen(
             [str(APPS / name / "start"), version],
             stdin=subprocess.PIPE,
