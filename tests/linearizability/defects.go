@@ -55,7 +55,7 @@ func defectsOf(store, url string) ([]*row, error) {
 	stale := defect{name: "a denial is cached for ever", hasKind: true, kind: staleCheck, instead: check}
 	made := []*row{with(*rows[0], refunds), with(*rows[0], commits), with(*rows[1], stale)}
 	twice := with(*rows[0], defect{name: "the network delivers a request twice"})
-	if _, twice.url, err = throughProxies(url, 20); err != nil {
+	if _, twice.url, err = throughProxies(url, 0, 20); err != nil {
 		return nil, err
 	}
 	twice.url = strings.Replace(twice.url, "deadline="+faultDeadline.String(), "deadline=30s", 1)

@@ -5,7 +5,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"net"
-	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -14,8 +13,8 @@ import (
 type proxy struct {
 	listener net.Listener
 	target   string
-	mutex    sync.Mutex
-	links    map[*link]bool
+	// faultsOneOf is of how many reads from clients one is the beginning of a fault; 0 is none.
+	faultsOneOf int
 	// duplicates is the deliberate defect of a network that delivers a request twice: of how many requests one.
 	duplicates int
 }
@@ -33,24 +32,23 @@ const (
 	losesReplies
 	// delays: requests arrive when their deadline has passed.
 	delays
-	faults = delays
 )
 
 const (
 	// faultDeadline is the deadline of the limiters behind a proxy.
-	faultDeadline = 250 * time.Millisecond
+	faultDeadline = 1 * time.Second
 	// faultDelay is how long requests are held back.
-	faultDelay = 400 * time.Millisecond
+	faultDelay = 1300 * time.Millisecond
 	// lossLasts is how long requests or replies are lost before the connection is.
 	lossLasts = 3 * time.Millisecond
 )
 
-func newProxy(target string, duplicates int) (*proxy, error) {
+func newProxy(target string, faultsOneOf, duplicates int) (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	made := &proxy{listener: listener, target: target, links: map[*link]bool{}, duplicates: duplicates}
+	made := &proxy{listener: listener, target: target, faultsOneOf: faultsOneOf, duplicates: duplicates}
 	go made.accept()
 	return made, nil
 }
@@ -69,26 +67,24 @@ func (p *proxy) accept() {
 			continue
 		}
 		made := &link{client: client, server: server}
-		p.mutex.Lock()
-		p.links[made] = true
-		p.mutex.Unlock()
 		go p.forward(made, client, server, losesRequests)
 		go p.forward(made, server, client, losesReplies)
 	}
 }
 
 func (p *proxy) forward(l *link, from, to net.Conn, loss int32) {
-	defer func() {
-		l.cut()
-		p.mutex.Lock()
-		delete(p.links, l)
-		p.mutex.Unlock()
-	}()
+	defer l.cut()
 	buffer := make([]byte, 1<<16)
 	for {
 		count, err := from.Read(buffer)
 		if err != nil {
 			return
+		}
+		if loss == losesRequests && p.faultsOneOf > 0 && rand.IntN(p.faultsOneOf) == 0 {
+			l.disturb()
+		}
+		if loss == losesRequests && p.duplicates > 0 && rand.IntN(p.duplicates) == 0 {
+			p.repeat(buffer[:count])
 		}
 		switch fault := l.fault.Load(); {
 		case fault == loss:
@@ -96,9 +92,6 @@ func (p *proxy) forward(l *link, from, to net.Conn, loss int32) {
 		case fault == delays && loss == losesRequests:
 			time.Sleep(faultDelay)
 			l.fault.CompareAndSwap(delays, 0)
-		}
-		if loss == losesRequests && p.duplicates > 0 && rand.IntN(p.duplicates) == 0 {
-			p.repeat(buffer[:count])
 		}
 		if _, err := to.Write(buffer[:count]); err != nil {
 			return
@@ -124,32 +117,19 @@ func (l *link) cut() {
 	_ = l.server.Close()
 }
 
-// disturb makes a fault of a random connection every few milliseconds until the channel is closed.
-func disturb(proxies []*proxy, every time.Duration, random *rand.Rand, stop <-chan struct{}) {
-	for {
-		select {
-		case <-stop:
-			return
-		case <-time.After(every/2 + time.Duration(random.Int64N(int64(every)))):
-		}
-		proxy := proxies[random.IntN(len(proxies))]
-		proxy.mutex.Lock()
-		links := make([]*link, 0, len(proxy.links))
-		for link := range proxy.links {
-			links = append(links, link)
-		}
-		proxy.mutex.Unlock()
-		if len(links) == 0 {
-			continue
-		}
-		link, fault := links[random.IntN(len(links))], int32(random.IntN(faults+1))
-		link.fault.Store(fault)
-		switch fault {
-		case 0:
-			link.cut()
-		case losesRequests, losesReplies:
-			time.AfterFunc(lossLasts, link.cut)
-		}
+// disturb makes a fault of the connection that begins with the request that has just arrived. Few requests are delayed: each takes long.
+func (l *link) disturb() {
+	switch at := rand.IntN(20); {
+	case at < 5:
+		l.cut()
+	case at < 12:
+		l.fault.Store(losesReplies)
+		time.AfterFunc(lossLasts, l.cut)
+	case at < 19:
+		l.fault.Store(losesRequests)
+		time.AfterFunc(lossLasts, l.cut)
+	default:
+		l.fault.Store(delays)
 	}
 }
 

@@ -88,7 +88,7 @@ func (r *row) run(folder string, operations int, random *rand.Rand, limit time.D
 		groups := r.groups(known, random, number)
 		r.assign(processes, groups, random)
 		var disturbing func(<-chan struct{})
-		if r.mayFail() || (r.defect != nil && r.defect.disturb != nil) {
+		if r.isSuspended || r.isKilling || (r.defect != nil && r.defect.disturb != nil) {
 			source := rand.New(rand.NewPCG(random.Uint64(), 0))
 			disturbing = func(stop <-chan struct{}) { r.disturb(processes, groups, source, stop) }
 		}
@@ -167,8 +167,6 @@ func (r *row) disturb(processes []*process, groups []*group, random *rand.Rand, 
 	switch {
 	case r.defect != nil && r.defect.disturb != nil:
 		r.defect.disturb(r.url, groups, random, stop)
-	case len(r.proxies) > 0:
-		disturb(r.proxies, 12*time.Millisecond, random, stop)
 	case r.isSuspended:
 		for isOver := false; !isOver; {
 			process := processes[random.IntN(len(processes))]
@@ -240,6 +238,9 @@ func (c *checker) settle(total *counts) {
 	}
 }
 
+// faultsOneOf is of how many requests that arrive at a proxy one is the beginning of a fault.
+const faultsOneOf = 60
+
 // rowsOf are the rows of a store.
 func rowsOf(store, url string) ([]*row, error) {
 	all := make([]int, len(shapes))
@@ -280,7 +281,7 @@ func rowsOf(store, url string) ([]*row, error) {
 		faulty := cached
 		faulty.name, faulty.perHistory = store+", connections cut", 50
 		var err error
-		if faulty.proxies, faulty.url, err = throughProxies(url, 0); err != nil {
+		if faulty.proxies, faulty.url, err = throughProxies(url, faultsOneOf, 0); err != nil {
 			return nil, err
 		}
 		plain.share, cached.share, faulty.share = 0.6, 0.3, 0.1
@@ -290,12 +291,12 @@ func rowsOf(store, url string) ([]*row, error) {
 }
 
 // throughProxies is a URL whose servers are reached through proxies, with a short deadline.
-func throughProxies(url string, duplicates int) (proxies []*proxy, through string, err error) {
+func throughProxies(url string, faultsOneOf, duplicates int) (proxies []*proxy, through string, err error) {
 	scheme, rest, _ := strings.Cut(url, "://")
 	hosts, _, _ := strings.Cut(rest, "?")
 	var addresses, pairs []string
 	for _, host := range strings.Split(hosts, ",") {
-		made, err := newProxy(host, duplicates)
+		made, err := newProxy(host, faultsOneOf, duplicates)
 		if err != nil {
 			return nil, "", err
 		}
