@@ -79,13 +79,11 @@ func (w weighted) pick(random *rand.Rand) kind {
 }
 
 // pick is a random operation on objects of the group.
-func (g *group) pick(random *rand.Rand, isCached bool) operation {
+func (g *group) pick(random *rand.Rand) operation {
 	if len(g.objects) > 1 && random.IntN(4) == 0 {
 		made := operation{kind: together, id: uint8(random.IntN(ids))}
-		for at, object := range g.objects {
-			// A denial that is counted is not, in a request that the denial cache denies.
-			isLeftOut := isCached && object.policy.quotas[0].countsDenied
-			if !isLeftOut && (random.IntN(4) > 0 || len(made.parts) == 0) {
+		for at := range g.objects {
+			if random.IntN(4) > 0 || len(made.parts) == 0 {
 				made.parts = append(made.parts, part{uint8(at), g.cost(random, at)})
 			}
 		}
@@ -136,12 +134,12 @@ type program struct {
 }
 
 // newProgram makes a client's operations. The groups follow one another, so that clients that begin together work on the same ones.
-func newProgram(random *rand.Rand, groups []*group, operations int, isCached bool) program {
+func newProgram(random *rand.Rand, groups []*group, operations int) program {
 	made := program{make([]int, operations), make([]operation, operations)}
 	for at := range operations {
 		first := at * max(1, len(groups)-concurrent+1) / operations
 		made.groups[at] = first + random.IntN(min(concurrent, len(groups)-first))
-		made.operations[at] = groups[made.groups[at]].pick(random, isCached)
+		made.operations[at] = groups[made.groups[at]].pick(random)
 	}
 	return made
 }

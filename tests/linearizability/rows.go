@@ -153,7 +153,7 @@ func (r *row) assign(processes []*process, groups []*group, random *rand.Rand) {
 		count := max(len(groups), int(float64(r.perHistory*len(groups))*process.speed/sum))
 		process.programs = nil
 		for range process.clients {
-			made := newProgram(random, groups, count, r.isCached)
+			made := newProgram(random, groups, count)
 			if process.name != "go" {
 				made.withoutDefects()
 			}

@@ -123,8 +123,10 @@ impl RedisStore {
             if charge.uses_caches { self.denial_cache.answer(*charge) } else { None }
         };
         if charges.iter().any(|charge| charge.decides && denial(charge).is_some()) {
-            let known = charges.iter().map(denial).collect();
-            return self.answer_with_known(topology, charges, known).await;
+            let known: Vec<_> = charges.iter().map(denial).collect();
+            if !self.may_count_denials(charges, &known)? {
+                return self.answer_with_known(topology, charges, known).await;
+            }
         }
         let until = monotonic::now() + self.access.deadline;
         for charge in charges {
@@ -202,6 +204,17 @@ impl RedisStore {
         let hold = prepared.iter().find_map(|prepared| prepared.charge.hold);
         let (first, others) = (queued.next()?, queued.collect());
         Some(self.access.submit_charges(topology, first, others, hold, Until::DeadlineOrFirst(until)))
+    }
+
+    /// Whether a policy that counts denials decides one of the other charges of a request of which some are known to be denied. It may
+    /// deny as well, and a peek would not count that.
+    fn may_count_denials(&self, charges: &[Charge<'_>], known: &[Option<Decision>]) -> Result<bool, Error> {
+        for (charge, _) in charges.iter().zip(known).filter(|(_, denial)| denial.is_none()) {
+            if self.prepare(*charge)?.policy.call.counts_denied {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Answers the charges of a request of which some are known to be denied: the others are peeked at.

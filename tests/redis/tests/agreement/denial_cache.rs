@@ -271,6 +271,31 @@ fn check_under_any_of_many_policies_is_answered_by_the_cache() {
     until_cached(&limiter, Request::new("user").policy("2/day"));
 }
 
+/// A request that the cache denies by one policy is denied by the store where another one counts denials.
+#[test]
+fn denials_are_counted_when_the_cache_denies_another_part_of_the_request() {
+    let server = Server::start(Kind::Redis, &[]);
+    let numbers = |cache: Duration, user: &str| {
+        let options = polylimit::redis::RedisOptions::parse(&server.url()).unwrap();
+        let options = options.deadline(Duration::from_secs(30)).denial_cache_max(cache);
+        let builder = Limiter::builder().redis(options).policy(Policy::parse("full", "1/day").unwrap());
+        let counting = builder.policy(Policy::parse("counting", "8/day fixed_window count_denied").unwrap());
+        let limiter = counting.build().unwrap().blocking();
+        let full = Request::new(user).policy("full");
+        let _ = limiter.charge(full).unwrap();
+        if cache > Duration::ZERO {
+            until_cached(&limiter, full);
+        }
+        let counting = Request::new(user).policy("counting");
+        let _ = limiter.charge(counting.cost(8)).unwrap();
+        let decisions = limiter.check_together(&[full, counting.cost(2)]).unwrap();
+        assert!(decisions.iter().all(|decision| !decision.allowed()), "{decisions:?}");
+        // Ten are in use, of which two were denied.
+        limiter.refund(counting.cost(2)).unwrap().remaining()
+    };
+    assert_eq!((numbers(Duration::ZERO, "uncached"), numbers(LONG, "cached")), (0, 0));
+}
+
 #[test]
 fn submitted_and_deferred_checks_do_not_ask_the_cache_again() {
     let server = Server::start(Kind::Redis, &[]);
