@@ -51,7 +51,7 @@ impl Listener {
         }
     }
 
-    /// Drops the cached denials and leases of these channels' keys, because messages may have been missed.
+    /// Drops the cached denials of these channels' keys, because messages may have been missed.
     pub(crate) fn forget_channels(&self, channels: ChannelSet) {
         self.denial_cache.forget_channels(channels);
     }
