@@ -189,11 +189,10 @@ def check_case(fixture: Fixture, place: str, url: str, **options: Any) -> str | 
 def check_configuration(url: str) -> str | None:
     """Read the document and the entries; return what differs."""
     with Limiter(url, configuration="store") as limiter:
-        limiter.ready(20)
-        status = limiter.admin().configuration()
+        status = limiter.admin().wait_for_version(1 + len(ENTRIES), 20)
         denied = limiter.decide(RequestAttributes(attributes={"user": "mallory"}))
         got = [
-            status and status.version,
+            status.version,
             denied.cause,
             *(limiter.check(key, "p").remaining for key in ("user:1", "user:7", "vip")),
         ]
