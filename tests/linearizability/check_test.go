@@ -117,6 +117,21 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+// A process that is killed may leave a part of a request over several policies; one whose answer was lost may not.
+func TestPartsOfARequest(t *testing.T) {
+	group := newGroup(policies(time.Now()), "key", 8)
+	if len(group.objects) < 2 {
+		t.Fatalf("%d objects", len(group.objects))
+	}
+	for _, isKilled := range []bool{false, true} {
+		request := &record{operation: operation{kind: together, parts: []part{{0, 1}, {1, 1}}}, call: 1, end: forever, outcome: unknown, isKilled: isKilled}
+		left := outcomes(group.objects, state{}, request)
+		if expected := map[bool]int{false: 1, true: 4}[isKilled]; len(left) != expected {
+			t.Errorf("%d states, and not %d", len(left), expected)
+		}
+	}
+}
+
 func TestReservations(t *testing.T) {
 	jobs := newGroup(policies(time.Now()), "key", 7).objects
 	now := state{}

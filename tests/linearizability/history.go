@@ -134,6 +134,8 @@ type record struct {
 	cached bool
 	// isProjection: the record is one part of a request that others were part of, and isApplied is whether all of them admitted it.
 	isProjection, isApplied bool
+	// isKilled: the process was killed in the middle of the operation.
+	isKilled bool
 }
 
 // forever is the end of an operation whose outcome is unknown.

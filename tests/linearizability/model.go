@@ -359,10 +359,12 @@ func nondeterministicModel(objects []object, start state, unknowns []*record) po
 					if at.left&(1<<number) == 0 || !r.meets(other) {
 						continue
 					}
-					next := reached{left: at.left &^ (1 << number)}
-					if next.now, _ = step(objects, at.now, other); next.now != at.now && !seen[next] {
-						seen[next] = true
-						waiting = append(waiting, next)
+					for _, one := range outcomes(objects, at.now, other) {
+						next := reached{one, at.left &^ (1 << number)}
+						if next.now != at.now && !seen[next] {
+							seen[next] = true
+							waiting = append(waiting, next)
+						}
 					}
 				}
 			}
@@ -371,6 +373,29 @@ func nondeterministicModel(objects []object, start state, unknowns []*record) po
 		Hash: func(s any) uint64 { return hash(s.(reached).now)*31 + s.(reached).left },
 	}
 	return made.ToModel()
+}
+
+// outcomes is the states in which an operation with an unknown outcome can leave the objects, if it happens. A process that is killed may
+// have written some parts of a request over several policies and not the others.
+func outcomes(objects []object, now state, r *record) []state {
+	whole, _ := step(objects, now, r)
+	states := []state{whole}
+	if r.kind != together || !r.isKilled {
+		return states
+	}
+	for _, part := range r.parts {
+		if !asked(objects[part.object].policy, &r.operation, int32(part.cost)).isAdmitted(&now[part.object]) {
+			return states
+		}
+	}
+	states[0] = now
+	for _, part := range r.parts {
+		for _, one := range states {
+			one[part.object] = whole[part.object]
+			states = append(states, one)
+		}
+	}
+	return states
 }
 
 // meets is whether two operations name the same object.

@@ -171,7 +171,7 @@ func (p *process) records(groups []*group, mayFail bool, counts *counts) ([][]*r
 	for place, call := range calls {
 		program := p.programs[place[0]]
 		counts.unknown++
-		lost := &record{operation: program.operations[place[1]], process: p.number, client: place[0], call: call, end: forever, outcome: unknown}
+		lost := &record{operation: program.operations[place[1]], process: p.number, client: place[0], call: call, end: forever, outcome: unknown, isKilled: true}
 		made[program.groups[place[1]]] = append(made[program.groups[place[1]]], lost)
 	}
 	if done > 0 && !p.isKilled {

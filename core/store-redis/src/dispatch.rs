@@ -124,7 +124,7 @@ impl RedisStore {
         };
         if charges.iter().any(|charge| charge.decides && denial(charge).is_some()) {
             let known: Vec<_> = charges.iter().map(denial).collect();
-            if !self.may_count_denials(charges, &known)? {
+            if !self.needs_store(charges, &known)? {
                 return self.answer_with_known(topology, charges, known).await;
             }
         }
@@ -206,11 +206,11 @@ impl RedisStore {
         Some(self.access.submit_charges(topology, first, others, hold, Until::DeadlineOrFirst(until)))
     }
 
-    /// Whether a policy that counts denials decides one of the other charges of a request of which some are known to be denied. It may
-    /// deny as well, and a peek would not count that.
-    fn may_count_denials(&self, charges: &[Charge<'_>], known: &[Option<Decision>]) -> Result<bool, Error> {
+    /// Whether a peek is not enough for one of the other charges of a request of which some are known to be denied: it would not count a
+    /// denial, and a reserve that repeats an id needs neither units nor a slot.
+    fn needs_store(&self, charges: &[Charge<'_>], known: &[Option<Decision>]) -> Result<bool, Error> {
         for (charge, _) in charges.iter().zip(known).filter(|(_, denial)| denial.is_none()) {
-            if self.prepare(*charge)?.policy.call.counts_denied {
+            if charge.hold.is_some() || self.prepare(*charge)?.policy.call.counts_denied {
                 return Ok(true);
             }
         }

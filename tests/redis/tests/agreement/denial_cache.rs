@@ -8,7 +8,7 @@ use polylimit::clock::ManualClock;
 use polylimit::decision::{QuotaVerdict, Source};
 use polylimit::document::RequestAttributes;
 use polylimit::raw::{Answer, Call, Completions};
-use polylimit::reservation::ReserveOptions;
+use polylimit::reservation::{ReservationId, ReserveOptions};
 use polylimit::storage::Outage;
 use polylimit::testing::script::invalidation_channel;
 use polylimit::{Decision, Limiter, LimiterBuilder, Policy, Request};
@@ -294,6 +294,24 @@ fn denials_are_counted_when_the_cache_denies_another_part_of_the_request() {
         limiter.refund(counting.cost(2)).unwrap().remaining()
     };
     assert_eq!((numbers(Duration::ZERO, "uncached"), numbers(LONG, "cached")), (0, 0));
+}
+
+/// A reserve that repeats an id needs no slot, which a peek of the other policy would not show.
+#[test]
+fn repeated_reserve_is_admitted_when_the_cache_denies_another_part_of_the_request() {
+    let server = Server::start(Kind::Redis, &[]);
+    let options = polylimit::redis::RedisOptions::parse(&server.url()).unwrap();
+    let options = options.deadline(Duration::from_secs(30)).denial_cache_max(LONG);
+    let builder = Limiter::builder().redis(options).policy(Policy::parse("full", "1/day").unwrap());
+    let limiter = builder.policy(Policy::parse("slots", "1 concurrent").unwrap()).build().unwrap().blocking();
+    let terms = ReserveOptions::default().id(ReservationId::new("first").unwrap()).terms().unwrap();
+    let [full, slots] = ["full", "slots"].map(|policy| Request::new("user").policy(policy));
+    assert!(limiter.reserve_together(&[slots], &terms).unwrap()[0].allowed());
+    let _ = limiter.charge(full).unwrap();
+    until_cached(&limiter, full);
+    let decisions = limiter.reserve_together(&[full, slots], &terms).unwrap();
+    let allowed: Vec<_> = decisions.iter().map(polylimit::Decision::allowed).collect();
+    assert_eq!(allowed, [false, true], "{decisions:?}");
 }
 
 #[test]
