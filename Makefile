@@ -129,7 +129,7 @@ fuzz: ## fuzz every target for SECONDS_EACH seconds (needs nightly Rust and carg
 simulate-faults: ## the limiter on a simulated network and server, SEEDS times from seed FROM on, with other faults each time
 	@cargo run --profile simulation --locked -p polylimit-fault-simulation -- --from $(FROM) --seeds $(SEEDS)
 
-proofs: ## the arithmetic of the algorithms, proved by z3, and the models compared with the code; SEED=1; minutes
+proofs: ## the arithmetic, proved by z3 and compared with the code, and all states of the models of the protocols; SEED=1; minutes
 	@proofs/run $(if $(SEED),--seed $(SEED))
 
 linearizability: ## OPERATIONS (10 million) of concurrent processes on every store, checked by Porcupine; defects must be found; STORE=redis SEED=1

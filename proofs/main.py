@@ -1,4 +1,4 @@
-"""Runs everything: theorems, protocols, deliberate defects, and comparisons with the code. Prints `N passed, N failed`."""
+"""Runs everything: theorems, protocols, defects, and comparisons with the code. Prints `N passed, N failed`."""
 
 from __future__ import annotations
 

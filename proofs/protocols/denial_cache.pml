@@ -3,14 +3,15 @@
  *
  * bounds: one key, which the store admits again after two ticks; a denial is cached for at most one
  * bounds: two checks that reach the store, and any number that the cache answers; one refund of this process, and one of another
- * bounds: the refund of this process may time out, and then arrives within the tick of its start or never; one lost connection of the subscriber
+ * bounds: the refund of this process may time out, and then arrives within the tick of its start or never
+ * bounds: one lost connection of the subscriber
  * bounds: messages are delivered in their order after any delay; the channels in use are looked at any number of times
  *
  * invariant own_refund_ends_denials: Once the call of this process's refund has ended, no denial that preceded the refund is served.
  * invariant message_ends_denials: Once the message about another process's refund is handled, no denial that preceded it is served.
  * invariant subscription_ends_denials: Once a channel is subscribed, no denial is served that preceded a refund before the subscription.
  * invariant denials_age: No denial is served for `denial_cache_max` after its request was made, or longer.
- * invariant store_would_deny: No denial is served when so much time has passed that the store admits the key.
+ * invariant store_would_deny: No denial is served when the store, by the time that has passed, admits the key.
  * invariant channel_is_kept: The subscriber leaves no channel that a cached denial needs.
  *
  * defect LEARNS_ALWAYS refutes own_refund_ends_denials: A denial is cached although something was given back since its request was made.

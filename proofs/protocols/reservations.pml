@@ -1,8 +1,9 @@
 /*
  * A reservation of one id: it is made, renewed and committed by calls that may be repeated and arrive late, and it ends by itself.
  *
- * bounds: one key of capacity 2; a job that reserves 2 units and spends 1, and runs twice under one id if its commit is remembered
- * bounds: another caller that reserves 1 unit or cancels the job's reservation; four ticks, a ttl of 2, remembered for 2 or not at all
+ * bounds: one key of capacity 3; a job that reserves 2 units and spends 1, and runs twice under one id if its commit is remembered
+ * bounds: another caller that reserves 2 units and spends 1, or cancels the job's reservation
+ * bounds: four ticks, a ttl of 2 ticks, a commit that is remembered for 2 or not at all
  * bounds: two requests or replies of the job that are lost; a lost request arrives late or never; the job may die before each call
  *
  * invariant charged_once: Of all commits of an id one charges, as long as the id is remembered.
@@ -23,15 +24,15 @@
  * defect IGNORES_HELD refutes stays_within_capacity: A reserve does not count what others have set aside.
  * defect COUNTS_ENDED refutes units_are_freed: Reservations count until they are removed from the list.
  * defect COUNTS_FROM_REPLY refutes kept_is_alive: The handle counts the ttl from the reply.
- * finding LATE_RESERVE_WITHOUT_REMEMBER refutes charged_once: Without remember, a reserve that was repeated arrives once more after the commit.
- * finding RESERVED_BEFORE refutes kept_is_alive: A reserve finds the reservation of an earlier call, which ends before the handle expects.
- * finding LATE_RESERVE_AFTER_COMMIT refutes total_is_once: A repeated reserve and a repeated commit arrive after another process has cancelled.
+ * finding LATE_RESERVE_WITHOUT_REMEMBER refutes charged_once: Without remember, a copy of a reserve arrives after the commit.
+ * finding RESERVED_BEFORE refutes kept_is_alive: A reserve finds an earlier reservation, which ends before the handle expects.
+ * finding LATE_RESERVE_AFTER_COMMIT refutes total_is_once: After a cancel, copies of a reserve and of a commit arrive late.
  */
 
 /* Only the invariants that the macro of their name selects are checked. */
 #define INVARIANT(name, condition) assert(!name || (condition))
 
-#define CAPACITY 2
+#define CAPACITY 3
 #define TTL 2
 #define DEADLINE 1 /* a request is decided in the tick in which it was sent, or not at all */
 #define LAST_TICK 4
@@ -58,11 +59,11 @@ byte lost = 2;
 #define other_is_alive (other_is_listed && other_ends > now)
 #define is_known (remembered_until > now)
 #ifdef DEFECT_COUNTS_ENDED
-#define held ((is_listed -> units : 0) + (other_is_alive -> 1 : 0))
+#define held ((is_listed -> units : 0) + (other_is_alive -> 2 : 0))
 #else
-#define held ((is_alive -> units : 0) + (other_is_alive -> 1 : 0))
+#define held ((is_alive -> units : 0) + (other_is_alive -> 2 : 0))
 #endif
-#define really_held ((is_alive -> units : 0) + (other_is_alive -> 1 : 0))
+#define really_held ((is_alive -> units : 0) + (other_is_alive -> 2 : 0))
 
 /* core/rules/src/general/decide.rs: decide_admission */
 inline decide_admission(result) {
@@ -183,10 +184,17 @@ inline ask(operation) {
        :: answer != none -> break
        :: atomic { call != none && now >= call_by -> call = none; call_by = 0 }
 #ifndef FINDING_LATE_RESERVE_WITHOUT_REMEMBER
-       :: atomic { lost > 0 && call == reserve && !late_reserve && remember > 0 -> lost--; late_reserve = call_by; call = none; call_by = 0 }
+       :: atomic {
+            lost > 0 && call == reserve && !late_reserve && remember > 0 ->
 #else
-       :: atomic { lost > 0 && call == reserve && !late_reserve -> lost--; late_reserve = call_by; call = none; call_by = 0 }
+       :: atomic {
+            lost > 0 && call == reserve && !late_reserve ->
 #endif
+            lost--;
+            late_reserve = call_by;
+            call = none;
+            call_by = 0
+          }
        :: atomic { lost > 0 && call == commit && !late_commit -> lost--; late_commit = call_by; call = none; call_by = 0;
 #ifdef DEFECT_CHARGES_WHEN_UNKNOWN
             charged_after++
@@ -290,11 +298,11 @@ active proctype other_caller() {
     :: true ->
         skip;
         /* core/src/limiter/reserve.rs: reserve */
-reserve_one_unit:
+reserve_for_other:
         atomic {
             if
-            :: used + held + 1 <= CAPACITY -> other_is_listed = true; other_ends = now + TTL
-            :: else -> INVARIANT(units_are_freed, used + really_held + 1 > CAPACITY); goto to_end
+            :: used + held + 2 <= CAPACITY -> other_is_listed = true; other_ends = now + TTL
+            :: else -> INVARIANT(units_are_freed, used + really_held + 2 > CAPACITY); goto to_end
             fi;
             INVARIANT(stays_within_capacity, used + really_held <= CAPACITY)
         }
@@ -346,7 +354,8 @@ active proctype end_of_all() {
 #ifdef FINDING_LATE_RESERVE_AFTER_COMMIT
         was_made_late = false;
 #endif
-        INVARIANT(total_is_once, was_made_late || !is_answered || remember == 0 || runs_again || was_forgotten || charged + charged_after == 1);
+        is_answered = is_answered && !was_made_late && !runs_again && !was_forgotten && remember > 0;
+        INVARIANT(total_is_once, !is_answered || charged + charged_after == 1);
         INVARIANT(units_are_freed, !is_alive || ends > LAST_TICK)
     }
 }
