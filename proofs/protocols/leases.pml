@@ -150,8 +150,6 @@ granted:
         /* core/store-redis/src/lease.rs: taken */
 taken_unknown:
         has_failed = true;
-        owed[_pid] = owed[_pid] + SIZE;
-        owed[_pid] = owed[_pid] - SIZE;
 #ifdef DEFECT_GRANTS_LATE
         held[_pid] = got[_pid];
         of_window[_pid] = got_window[_pid];
