@@ -358,16 +358,28 @@ impl blocking::Raw<'_> {
         every: Duration,
         mut stop: impl FnMut() -> bool,
     ) -> Option<Result<Answer, Error>> {
-        let limiter = self.limiter.asynchronous();
+        self.limiter.call_until(call, every, &mut stop)
+    }
+}
+
+impl blocking::Limiter {
+    /// [`call_until`](blocking::Raw::call_until), compiled in this crate alone, and not once more in each binding.
+    fn call_until(
+        &self,
+        call: &Call<'_>,
+        every: Duration,
+        stop: &mut dyn FnMut() -> bool,
+    ) -> Option<Result<Answer, Error>> {
+        let limiter = self.asynchronous();
         // A store of this host answers within milliseconds.
         let is_short = limiter.shared().store().is_here() && !call.waits_beyond_stores();
         if is_short || Handle::try_current().is_ok() {
-            return Some(self.limiter.raw().call_store(call));
+            return Some(self.raw().call_store(call));
         }
         let driver = match limiter.shared().driver_to_wait_on() {
             Ok(driver) => driver,
             Err(error) if error.kind() == ErrorKind::StoreUnavailable => {
-                return self.limiter.call_without_driver(call, every, stop);
+                return self.call_without_driver(call, every, stop);
             }
             Err(error) => return Some(Err(error)),
         };
@@ -383,16 +395,14 @@ impl blocking::Raw<'_> {
             }
         }
     }
-}
 
-impl blocking::Limiter {
     /// [`call_until`](blocking::Raw::call_until) while the system has no resources for a runtime. Only a wait in line takes time
     /// then: otherwise the outage policy decides, or the call fails.
     fn call_without_driver(
         &self,
         call: &Call<'_>,
         every: Duration,
-        mut stop: impl FnMut() -> bool,
+        stop: &mut dyn FnMut() -> bool,
     ) -> Option<Result<Answer, Error>> {
         if !matches!(call, Call::Acquire(..) | Call::Reserve(..)) {
             return Some(self.raw().call_store(call));

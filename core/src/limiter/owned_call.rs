@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::future::{BoxFuture, FutureExt};
+
 use crate::limiter::call::{Answer, Call};
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::listing::page::{KeyFilter, ListBudget};
@@ -127,6 +129,11 @@ impl OwnedCall {
             | Self::ExplainRequest(_) => !store.is_here(),
             _ => true,
         }
+    }
+
+    /// [`run`](Self::run) for generic code: its future is compiled in this crate alone, and not once more in each binding.
+    pub(crate) fn boxed<'a>(&'a self, limiter: &'a Limiter) -> BoxFuture<'a, Result<Answer, Error>> {
+        self.run(limiter).boxed()
     }
 
     /// Performs the call, after [`Raw::try_call`](crate::raw::Raw::try_call) returned `None`.

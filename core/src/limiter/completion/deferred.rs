@@ -126,7 +126,7 @@ struct DeferredCall<T> {
 impl<T> DeferredCall<T> {
     async fn run(mut self, limiter: &Limiter) -> Option<Finished<T>> {
         let (_, call) = self.call.as_ref()?;
-        let answer = call.run(limiter).await;
+        let answer = call.boxed(limiter).await;
         self.call.take().map(|(tag, _)| (tag, answer))
     }
 }

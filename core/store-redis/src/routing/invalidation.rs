@@ -274,7 +274,7 @@ async fn serve(
 /// Reads the server's answers and messages.
 async fn read(
     subscriber: &Weak<Subscriber>,
-    mut session: Session<impl AsyncRead + Unpin>,
+    mut session: Session<impl AsyncRead + Send + Unpin>,
     has_subscribed: &mut bool,
 ) -> Ended {
     loop {

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
 use futures_util::StreamExt as _;
+use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use redis::{Cmd, RedisError, Value};
 use socket2::{SockRef, TcpKeepalive};
@@ -176,29 +177,39 @@ impl Connector {
         longest: Duration,
     ) -> Result<OpenStream, ConnectError> {
         let longest = longest.max(CONNECT_TIMEOUT);
-        // Boxed, so that the futures of all callers stay small.
-        let connecting = Box::pin(async {
-            let fixed = self.credentials.load_full();
-            let Some(login) = self.login.as_ref().filter(|_| fixed.is_none()) else {
-                let stream = self.open(address, &mut primary, longest).await?;
-                return self.handshake(stream, fixed.as_deref(), time).await;
-            };
-            let part = longest / 4 * 3;
-            let credentials = login.credentials(part).await?;
-            let stream = self.open(address, &mut primary, longest).await?;
-            let mut shaken = self.handshake(stream, Some(&credentials), time).await;
-            if shaken.as_ref().is_err_and(|error| error.failure.reason == Degradation::Auth) {
-                let others = login.others_than(&credentials, part).await?;
-                let stream = self.open(address, &mut primary, longest).await?;
-                shaken = self.handshake(stream, Some(&others), time).await;
-            }
-            shaken.inspect(|_| login.accepted())
-        });
+        let connecting = self.connecting(address, &mut primary, time, longest);
         let stream = timeout(longest, connecting).await.unwrap_or(Err(ConnectError::from(UNREACHABLE)))?;
         if let Some(primary) = &primary {
             self.last_primary.store(Some(Arc::new(primary.clone())));
         }
         Ok(OpenStream { stream, primary })
+    }
+
+    /// Boxed, so that the futures of all callers stay small, and are compiled once.
+    fn connecting<'a>(
+        &'a self,
+        address: &'a Address,
+        primary: &'a mut Option<Endpoint>,
+        time: &'a ServerTime,
+        longest: Duration,
+    ) -> BoxFuture<'a, Result<Stream, ConnectError>> {
+        Box::pin(async move {
+            let fixed = self.credentials.load_full();
+            let Some(login) = self.login.as_ref().filter(|_| fixed.is_none()) else {
+                let stream = self.open(address, primary, longest).await?;
+                return self.handshake(stream, fixed.as_deref(), time).await;
+            };
+            let part = longest / 4 * 3;
+            let credentials = login.credentials(part).await?;
+            let stream = self.open(address, primary, longest).await?;
+            let mut shaken = self.handshake(stream, Some(&credentials), time).await;
+            if shaken.as_ref().is_err_and(|error| error.failure.reason == Degradation::Auth) {
+                let others = login.others_than(&credentials, part).await?;
+                let stream = self.open(address, primary, longest).await?;
+                shaken = self.handshake(stream, Some(&others), time).await;
+            }
+            shaken.inspect(|_| login.accepted())
+        })
     }
 
     /// Opens a connection to the server at an address. For a service, `primary` is the server in use from then on.

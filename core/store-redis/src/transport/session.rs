@@ -4,7 +4,8 @@ use std::io;
 
 use combine::parser::combinator::AnySendSyncPartialState;
 use combine::stream::{Decoder, PointerOffset};
-use redis::{Cmd, FromRedisValue, RedisResult, from_redis_value, parse_redis_value_async};
+use futures_util::future::BoxFuture;
+use redis::{Cmd, FromRedisValue, RedisResult, Value, from_redis_value, parse_redis_value_async};
 use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader};
 use tokio::time::timeout;
 
@@ -17,10 +18,20 @@ const MAX_REPLY: u64 = 64 << 20;
 
 pub(crate) struct Session<S = Stream> {
     stream: BufReader<S>,
-    decoder: Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>,
+    decoder: ReplyDecoder,
 }
 
-impl<S: AsyncRead + Unpin> Session<S> {
+type ReplyDecoder = Decoder<AnySendSyncPartialState, PointerOffset<[u8]>>;
+
+/// Boxed, so that the parser, 100 KB of machine code, is compiled once, and not for each stream and in each crate.
+fn parse<'a>(
+    decoder: &'a mut ReplyDecoder,
+    mut stream: &'a mut (dyn AsyncRead + Send + Unpin),
+) -> BoxFuture<'a, RedisResult<Value>> {
+    Box::pin(async move { parse_redis_value_async(decoder, &mut stream).await })
+}
+
+impl<S: AsyncRead + Send + Unpin> Session<S> {
     pub(crate) fn new(stream: S) -> Self {
         Self { stream: BufReader::new(stream), decoder: Decoder::new() }
     }
@@ -29,7 +40,7 @@ impl<S: AsyncRead + Unpin> Session<S> {
     /// the session cannot be used.
     pub(crate) async fn reply<T: FromRedisValue>(&mut self) -> RedisResult<T> {
         let mut bounded = (&mut self.stream).take(MAX_REPLY);
-        let value = parse_redis_value_async(&mut self.decoder, &mut bounded).await?;
+        let value = parse(&mut self.decoder, &mut bounded).await?;
         Ok(from_redis_value(value.extract_error()?)?)
     }
 
@@ -44,7 +55,7 @@ impl<S: AsyncRead + Unpin> Session<S> {
     }
 }
 
-impl<S: AsyncRead + AsyncWrite + Unpin> Session<S> {
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Session<S> {
     /// Sends packed commands in one write.
     pub(crate) async fn send(&mut self, commands: &[u8]) -> io::Result<()> {
         self.stream.write_all(commands).await?;
@@ -79,7 +90,7 @@ mod tests {
     }
 
     /// A session with a server that sends these bytes.
-    fn session<R: AsyncRead + Unpin>(bytes: R) -> Session<Join<R, Sink>> {
+    fn session<R: AsyncRead + Send + Unpin>(bytes: R) -> Session<Join<R, Sink>> {
         Session::new(join(bytes, sink()))
     }
 
