@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-guard bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs linearizability \
+.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-all bench-guard bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs linearizability \
   packages packages-test release bundlers deploy-test
 
 STORE ?= memory
@@ -83,6 +83,9 @@ agreement: ## OPERATIONS random operations on the memory store, Redis, Valkey an
 bench: ## every language and its peers, in one run, into benches/results
 	@tests/setup
 	@benches/run
+
+bench-all: ## every benchmark, and benches/results/goals.md: goals, what was reached, and where
+	@benches/run && benches/goals
 
 bench-guard: ## the instructions of operations compared with those on record; BASE=<revision> compares with that revision
 	@benches/guard $(BASE)
