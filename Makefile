@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-all bench-guard bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs linearizability \
+.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-all bench-guard bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs linearizability upgrades \
   packages packages-test release bundlers deploy-test
 
 STORE ?= memory
@@ -19,6 +19,7 @@ ONLY ?=
 SITE ?=
 VARIANT ?=
 SEED ?=
+ROUNDS ?= 20
 VERSION ?=
 comma := ,
 DRY_RUN ?=
@@ -141,6 +142,10 @@ proofs: ## the arithmetic, proved by z3 and compared with the code, and all stat
 linearizability: ## OPERATIONS (10 million) of concurrent processes on every store, checked by Porcupine; defects must be found; STORE=redis SEED=1
 	@tests/linearizability/run $(if $(filter file,$(origin OPERATIONS)),,--operations $(OPERATIONS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(filter file,$(origin STORE)),,--store $(STORE))
+
+upgrades: ## two builds with different formats on one Redis, local file and document under load, ROUNDS (20) times; minutes
+	@tests/setup
+	@tests/upgrades/run $(ROUNDS)
 
 mutations: ## the simulation must find each deliberate defect; the seeds go into docs/internals/fault-simulation.md
 	@tests/simulation/mutations/run

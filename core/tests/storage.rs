@@ -5,11 +5,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polylimit::admin::PublishOptions;
+use polylimit::decision::Degradation;
 use polylimit::storage::{
-    Change, ConfigurationStore, Decide, Load, Replace, Store, StoredConfiguration, Update,
+    Change, ConfigurationStore, Decide, Load, Outage, Replace, Store, StoredConfiguration, Update,
     configuration_contract, contract,
 };
-use polylimit::{Error, Limiter, blocking};
+use polylimit::{Error, Limiter, Policy, blocking};
 
 /// Much longer than a change takes to arrive.
 const SOON: Duration = Duration::from_secs(60);
@@ -323,4 +324,35 @@ fn fields_of_a_later_version_are_kept() {
     author.admin().set_entry("override api user:42", r#"{"numbers": "9/day"}"#).unwrap();
     let content: serde_json::Value = serde_json::from_slice(&lock(&value.stored).content).unwrap();
     assert_eq!(content["later"], serde_json::json!({"a": [1]}));
+}
+
+/// A record of a form of a later version that belongs to no quota, with its tag and a time far ahead.
+fn later(tag: [u8; 4]) -> Vec<u8> {
+    [&[200][..], &tag, &[0, 0, 9], &[0x1f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff], b"ab"].concat()
+}
+
+#[test]
+fn records_of_a_later_version_are_kept_and_its_quotas_are_not_decided() {
+    let shared: Arc<Mutex<States>> = Arc::default();
+    let policy = Policy::parse("api", "5/day fixed_window").unwrap();
+    let builder = Limiter::builder().custom_store(Map::open(Defect::None, &shared)).policy(policy);
+    let limiter = builder.outage("api", Outage::Deny).build().unwrap().blocking();
+    assert_eq!(limiter.check("user:42").unwrap().remaining(), 4);
+    let state = || lock(&shared).values().next().unwrap().clone();
+    let put = |state: Vec<u8>| lock(&shared).values_mut().for_each(|there| there.clone_from(&state));
+    // The length of the records, and the records.
+    let with = |record: &[u8], behind: &[u8]| {
+        let records = [behind, record].concat();
+        [&u16::try_from(records.len()).unwrap().to_be_bytes()[..], &records].concat()
+    };
+    let own = state()[2..].to_vec();
+    put(with(&later([0; 4]), &own));
+    assert_eq!(limiter.check("user:42").unwrap().remaining(), 3);
+    assert!(state().ends_with(&later([0; 4])), "{:?}", state());
+
+    let of_quota = with(&later(own[1..5].try_into().unwrap()), b"");
+    put(of_quota.clone());
+    let denied = limiter.check("user:42").unwrap();
+    assert_eq!((denied.allowed(), denied.degraded()), (false, Some(Degradation::NewerFormat)));
+    assert_eq!(state(), of_quota);
 }

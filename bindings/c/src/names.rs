@@ -195,7 +195,8 @@ mod tests {
                 "protocol",
                 "refused",
                 "connection_lost",
-                "no_resources"
+                "no_resources",
+                "newer_format"
             ]),
             "{degradations:?}"
         );

@@ -45,10 +45,12 @@ export type Degradation =
   | "cluster_down"
   | "auth"
   | "wrong_type"
+  | "newer_format"
   | "protocol"
   | "refused"
   | "connection_lost"
-  | "no_resources";
+  | "no_resources"
+  | "newer_format";
 
 /** How a policy decides while its store is unavailable. */
 export type Outage =

@@ -16,6 +16,10 @@
 //!
 //! A key may have a record of blocks and no other one.
 //!
+//! A record of a form that is not known here comes from a later version. It is kept as it is, behind the others. From form 10 on, a
+//! record begins, after its length, with the time until which its key has to live (7, us), so that it is kept for long enough. Where its
+//! tag is that of a quota of the policy, nothing is decided: the quota's usage cannot be read ([`Unreadable::Newer`]).
+//!
 //! Numbers are big-endian. The tag identifies the quota. So when the quotas of a policy change, the remaining ones find
 //! their states, and the records of removed ones are skipped. Changed numbers are applied when a record is read: a debt
 //! names the limit and the tick under which it was counted; where it names none, it is a time in microseconds.
@@ -31,11 +35,12 @@ use smallvec::{SmallVec, smallvec};
 
 use crate::algorithm::token_bucket::{self, Parts};
 use crate::algorithm::{State, fixed_window, sliding_log, sliding_window, stepped_bucket};
-pub use crate::codec::record::has_blocks;
-pub use crate::codec::record::{Bytes, Form, Reader, Tag, read_reservations, write_reservations};
+pub use crate::codec::record::{
+    Bytes, Form, Reader, Tag, has_blocks, read_reservations, unknown_until_us, write_reservations,
+};
 use crate::codec::record::{
-    MAX_COUNT_BYTES, MAX_DEBT, MAX_TICK_EXPONENT, Record, put, put_head, read_blocks, read_groups,
-    write_blocks, write_groups,
+    MAX_COUNT_BYTES, MAX_DEBT, MAX_TICK_EXPONENT, Record, UnknownRecord, put, put_head, read_blocks,
+    read_groups, write_blocks, write_groups,
 };
 use crate::history::{
     Change, PastNumbers, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_has_run_out,
@@ -50,6 +55,15 @@ const MAX_SHORT_DEBT: u64 = (1 << 40) - 1;
 
 /// The states of one key, in the order of its policy's quotas.
 pub type States = SmallVec<[State; 1]>;
+
+/// Why bytes are no states of a policy.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unreadable {
+    /// They are not what any version writes.
+    Malformed,
+    /// A later version has written the state of one of the quotas.
+    Newer,
+}
 
 /// Reads and writes the states of a policy's quotas.
 #[derive(Clone, Debug)]
@@ -80,9 +94,40 @@ impl PolicyCodec {
         self.policy.quotas().iter().zip(&self.quotas)
     }
 
-    /// Reads the states as of some time, and after them the reservations, the commits and the record of blocks, if there are any; `None` when the
-    /// bytes are malformed. No bytes mean a key that was never seen. Logs are fresh here, since they have their own bytes.
-    pub fn read(&self, bytes: &[u8], now_us: u64) -> Option<States> {
+    /// Reads the states as of some time, and after them the reservations, the commits and the record of blocks, if there are any. No bytes
+    /// mean a key that was never seen. Logs are fresh here, since they have their own bytes.
+    ///
+    /// # Errors
+    /// When the bytes are malformed, or a later version has written the state of a quota.
+    pub fn read(&self, bytes: &[u8], now_us: u64) -> Result<States, Unreadable> {
+        self.read_and_keep(bytes, now_us, &mut Vec::new())
+    }
+
+    /// The same, and appends the records that are not known here to `unknown`.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub fn read_and_keep(
+        &self,
+        bytes: &[u8],
+        now_us: u64,
+        unknown: &mut Vec<u8>,
+    ) -> Result<States, Unreadable> {
+        let mut is_newer = false;
+        let read = self.read_records(bytes, now_us, |UnknownRecord { tag, bytes, .. }| {
+            is_newer |= self.quotas.iter().any(|quota| quota.tag == tag);
+            unknown.extend_from_slice(bytes);
+        });
+        if is_newer { Err(Unreadable::Newer) } else { read.ok_or(Unreadable::Malformed) }
+    }
+
+    /// Reads the states, and passes the records that are not known here on; `None` when the bytes are malformed.
+    fn read_records(
+        &self,
+        bytes: &[u8],
+        now_us: u64,
+        mut unknown: impl FnMut(UnknownRecord<'_>),
+    ) -> Option<States> {
         let mut records = SmallVec::<[(Form, Tag, Reader<'_>); 4]>::new();
         let (mut reservations, mut commits, mut blocks) = (None, None, None);
         let mut groups = SmallVec::<[(Tag, Reader<'_>); 1]>::new();
@@ -94,7 +139,7 @@ impl PolicyCodec {
                 Record::Reservations(record) => reservations = Some(read_reservations(record)?),
                 Record::Commits(record) => commits = Some(read_reservations(record)?),
                 Record::Blocks(record) => blocks = Some(read_blocks(record)?),
-                Record::Unknown => {}
+                Record::Unknown(record) => unknown(record),
             }
         }
         let superseded_at = self.superseded_at(now_us);

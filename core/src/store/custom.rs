@@ -9,7 +9,7 @@ use arc_swap::ArcSwapOption;
 use smallvec::smallvec;
 
 use self::configuration::StatesAndConfiguration;
-use self::transaction::Transaction;
+use self::transaction::{Newer, Transaction};
 use polylimit_rules::codec::States;
 use polylimit_rules::decision::Degradation;
 use polylimit_rules::error::{Error, ErrorKind};
@@ -169,17 +169,33 @@ impl CustomStore {
                         format!("the store {} has made a transaction without deciding", self.store.place());
                     Error::new(ErrorKind::StoreFailed, message)
                 };
-                answers.ok_or_else(defect)?.map(Ok)
+                match answers.ok_or_else(defect)?? {
+                    Some(answers) => Ok(Ok(answers)),
+                    None => Ok(Err(self.not_applied(charges, Degradation::NewerFormat))),
+                }
             }
             Err(error) => {
                 self.cause.store(Some(Arc::new(self.unavailable(error))));
-                for (policy, _) in charges {
-                    self.counters.not_applied.add(1);
-                    self.counters.answered_by(policy.outage);
-                }
-                Ok(Err(Degradation::Unreachable))
+                Ok(Err(self.not_applied(charges, Degradation::Unreachable)))
             }
         }
+    }
+
+    /// Counts charges that the outage policies answer.
+    fn not_applied(&self, charges: &[(&StoredPolicy, Charge<'_>)], reason: Degradation) -> Degradation {
+        for (policy, _) in charges {
+            self.counters.not_applied.add(1);
+            self.counters.answered_by(policy.outage);
+        }
+        reason
+    }
+
+    fn newer(&self) -> Error {
+        let message = format!(
+            "the store {} has a state that a newer version of polylimit has written: upgrade this process, or reset the key",
+            self.store.place()
+        );
+        Error::new(ErrorKind::StoreFailed, message)
     }
 
     fn unavailable(&self, error: StoreError) -> Error {
@@ -194,15 +210,16 @@ impl CustomStore {
         // A custom store keeps no digests.
         let (StoredKey::Plain(key) | StoredKey::Digest(key)) = request.key;
         let names = [transaction::name(policy, key)];
-        let mut found: Option<(States, u64)> = None;
+        let mut found: Option<Result<(States, u64), Error>> = None;
         let look: Decide<'_> = &mut |states| {
             let now_us = self.clock.now_us();
             let state = states.first().and_then(Option::as_deref);
-            found = Some((transaction::read(policy, state, now_us).0, now_us));
+            let read = transaction::read(policy, state, now_us);
+            found = Some(read.map(|read| (read.states, now_us)).map_err(|Newer| self.newer()));
             states.iter().map(|_| Change::Keep).collect()
         };
         self.store.update(&names, look).await.map_err(|error| self.unavailable(error))?;
-        let (states, now_us) = found.ok_or_else(Error::no_answer)?;
+        let (states, now_us) = found.ok_or_else(Error::no_answer)??;
         Ok(Look { states, now_us, degraded: None })
     }
 }

@@ -1,6 +1,8 @@
 //! The file in one process: decisions under the lock of a shard.
 
 mod listing;
+#[cfg(test)]
+mod tests;
 mod together;
 
 use std::path::Path;
@@ -16,7 +18,7 @@ use crate::policies::expiry;
 use crate::recovery::{record_order, recover};
 use crate::shard::{Broken, Bytes, Found, Lengths, Shard, head};
 use crate::sweep;
-use polylimit_rules::codec::States;
+use polylimit_rules::codec::{States, Unreadable};
 use polylimit_rules::decision::Degradation;
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::clock::Clock;
@@ -31,6 +33,8 @@ const APART_US: u64 = 10_000;
 /// How often the store checks whether the file still exists.
 const CHECK_US: u64 = 1_000_000;
 
+const NEWER: &str = "a newer version of polylimit has written the state of this key, and this version cannot read it: upgrade this \
+                     process, or reset the key";
 const FULL: &str = "it is full of what counts, and so is what keys share then: make it with a larger size";
 
 #[derive(Debug)]
@@ -51,6 +55,20 @@ impl Drop for MappedStore {
             let OpenFile { file, mapping, layout, token, .. } = &self.file;
             owner::leave(file, *token, || record_order(mapping.words(), *layout));
         }
+    }
+}
+
+/// Why an operation was not carried out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stop {
+    Broken,
+    /// A later version has written the state of the key.
+    Newer,
+}
+
+impl From<Broken> for Stop {
+    fn from(Broken: Broken) -> Self {
+        Self::Broken
     }
 }
 
@@ -136,7 +154,7 @@ impl MappedStore {
         clock: &Clock,
         policy: &StoredPolicy,
         patience: Patience,
-        decide: impl Fn(&Place<'_>) -> Result<Option<StoreAnswer>, Broken>,
+        decide: impl Fn(&Place<'_>) -> Result<Option<StoreAnswer>, Stop>,
     ) -> Result<StoreAnswer, Failure> {
         // No deadlock: a holder of this lock waits for no other lock. The time is read again, since operations of other
         // shards may have recorded a later one here.
@@ -168,7 +186,7 @@ impl MappedStore {
         policy: &StoredPolicy,
         (key, is_overflow): (&[u8], bool),
         patience: Patience,
-        work: impl Fn(&Place<'_>) -> Result<T, Broken>,
+        work: impl Fn(&Place<'_>) -> Result<T, Stop>,
     ) -> Result<T, Failure> {
         let key = self.file.secret.key(policy.policy.name(), key);
         self.work_on(clock, (&key, is_overflow), patience, work)
@@ -181,7 +199,7 @@ impl MappedStore {
         clock: &Clock,
         (key, is_overflow): (&[u8], bool),
         patience: Patience,
-        work: impl Fn(&Place<'_>) -> Result<T, Broken>,
+        work: impl Fn(&Place<'_>) -> Result<T, Stop>,
     ) -> Result<T, Failure> {
         let OpenFile { layout, secret, .. } = &self.file;
         let hash = secret.hash(key);
@@ -198,14 +216,18 @@ impl MappedStore {
     fn repaired<T>(
         &self,
         shard: &Shard<'_>,
-        mut work: impl FnMut() -> Result<T, Broken>,
+        mut work: impl FnMut() -> Result<T, Stop>,
     ) -> Result<T, Failure> {
-        let worked = work().or_else(|Broken| {
+        let mut worked = work();
+        if matches!(worked, Err(Stop::Broken)) {
             self.recover(shard);
-            work()
-        });
-        worked.map_err(|Broken| {
-            failed(&self.file.path, "what is in it makes no sense: remove it when no process uses it")
+            worked = work();
+        }
+        worked.map_err(|stop| match stop {
+            Stop::Broken => {
+                failed(&self.file.path, "what is in it makes no sense: remove it when no process uses it")
+            }
+            Stop::Newer => unavailable(&self.file.path, Degradation::NewerFormat, NEWER),
         })
     }
 
@@ -309,6 +331,8 @@ struct Loaded {
     found: Option<Found>,
     /// Whether the stored state was invalid: everything counts as used.
     healed: bool,
+    /// The records of a later version.
+    unknown: Vec<u8>,
 }
 
 impl Loaded {
@@ -318,16 +342,21 @@ impl Loaded {
         policies: &StoredPolicies,
         policy: &StoredPolicy,
         degraded: Option<Degradation>,
-    ) -> Result<Option<Self>, Broken> {
+    ) -> Result<Option<Self>, Stop> {
         let mut bytes = Bytes::new();
         let found = shard.find(hash, key, &mut bytes)?;
-        let mut healed = false;
+        let (mut healed, mut unknown) = (false, Vec::new());
         let states = if let Some(found) = found {
             let value = bytes.get(key.len()..).unwrap_or_default();
-            found.lengths.read(policy, value, now_us).unwrap_or_else(|| {
-                healed = true;
-                policy.used_up(now_us)
-            })
+            match found.lengths.read(policy, value, now_us, &mut unknown) {
+                Ok(states) => states,
+                Err(Unreadable::Newer) => return Err(Stop::Newer),
+                Err(Unreadable::Malformed) => {
+                    healed = true;
+                    unknown.clear();
+                    policy.used_up(now_us)
+                }
+            }
         } else {
             let of_known = |bytes: &[u8], lengths, at_us| expiry(policies, bytes, lengths, at_us);
             if degraded.is_none() && !sweep::make_room(shard, 1, now_us, of_known)? {
@@ -335,7 +364,7 @@ impl Loaded {
             }
             policy.fresh()
         };
-        Ok(Some(Self { states, found, healed }))
+        Ok(Some(Self { states, found, healed, unknown }))
     }
 }
 
@@ -347,9 +376,10 @@ fn decide(
     operation: Operation,
     charge: Charge<'_>,
     degraded: Option<Degradation>,
-) -> Result<Option<StoreAnswer>, Broken> {
+) -> Result<Option<StoreAnswer>, Stop> {
     let Place { shard, hash, key, now_us } = *place;
-    let Some(Loaded { mut states, found, healed }) = Loaded::of(place, policies, policy, degraded)? else {
+    let Some(Loaded { mut states, found, healed, unknown }) = Loaded::of(place, policies, policy, degraded)?
+    else {
         return Ok(None);
     };
     let (decision, applied) = policy.rules.decide(&mut states, charge.operation(operation, now_us), degraded);
@@ -357,7 +387,7 @@ fn decide(
     // Expired states are not stored, since they equal those of a key that was never seen.
     if (applied.written || healed) && (found.is_some() || reset_at_us > now_us) {
         let mut bytes = Bytes::from_slice(key);
-        let lengths = Lengths::write(policy, &states, &mut bytes);
+        let lengths = Lengths::write(policy, &states, &unknown, &mut bytes);
         if let Some(found) = found
             && lengths.records == 0
             && lengths.logs == 0

@@ -11,7 +11,7 @@ use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 
 use crate::shard::Lengths;
-use polylimit_rules::codec::has_blocks;
+use polylimit_rules::codec::{has_blocks, unknown_until_us};
 use polylimit_rules::explanation::Expiry;
 use polylimit_store::scan::StoredKey;
 use polylimit_store::stored_policy::StoredPolicies;
@@ -91,12 +91,21 @@ pub(crate) fn read_key(key: &[u8]) -> Option<(&str, StoredKey<'_>)> {
 }
 
 /// How long until an entry expires by the quotas of these policies. The entry of an unknown policy expires at once, but its record of
-/// blocks is kept as long as there is room.
+/// blocks is kept as long as there is room, and a record of a later version until the time that it names.
 pub(crate) fn expiry(policies: &StoredPolicies, bytes: &[u8], lengths: Lengths, at_us: u64) -> Expiry {
     let (key, value) = bytes.split_at(usize::from(lengths.key).min(bytes.len()));
+    let records = value.get(..usize::from(lengths.records)).unwrap_or_default();
+    let Expiry { after_us, when_full_us } = known_expiry(policies, key, value, lengths, at_us);
+    let unknown_us = unknown_until_us(records).saturating_sub(at_us);
+    Expiry { after_us: after_us.max(unknown_us), when_full_us: when_full_us.max(unknown_us) }
+}
+
+/// The same by what this version knows.
+fn known_expiry(policies: &StoredPolicies, key: &[u8], value: &[u8], lengths: Lengths, at_us: u64) -> Expiry {
     let name = policy_of(key).and_then(|name| std::str::from_utf8(name).ok());
     if let Some(policy) = name.and_then(|name| policies.named(name)) {
-        let states = lengths.read(&policy, value, at_us).unwrap_or_else(|| policy.used_up(at_us));
+        let read = lengths.read(&policy, value, at_us, &mut Vec::new());
+        let states = read.unwrap_or_else(|_| policy.used_up(at_us));
         if policy.is_of_keys {
             // The time computed under the quotas of the write applies, except to the record of blocks.
             return policy.rules.expiry_beside(&states, at_us, 0);

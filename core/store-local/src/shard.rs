@@ -29,7 +29,7 @@ use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use crate::layout::{BLOCK_WORDS, SHARD_HEAD_WORDS, ShardLayout};
 use polylimit_rules::algorithm::State;
-use polylimit_rules::codec::States;
+use polylimit_rules::codec::{States, Unreadable};
 use polylimit_store::stored_policy::StoredPolicy;
 
 /// Words of a shard's head.
@@ -62,10 +62,10 @@ pub(crate) struct Lengths {
 }
 
 impl Lengths {
-    /// Appends the encoded states to the bytes of a key.
-    pub(crate) fn write(policy: &StoredPolicy, states: &[State], bytes: &mut Bytes) -> Self {
+    /// Appends the encoded states, and the records that are not known here, to the bytes of a key.
+    pub(crate) fn write(policy: &StoredPolicy, states: &[State], unknown: &[u8], bytes: &mut Bytes) -> Self {
         let key = bytes.len();
-        let (records, logs) = policy.write(states, bytes);
+        let (records, logs) = policy.write(states, unknown, bytes);
         Self {
             key: u8::try_from(key).unwrap_or(u8::MAX),
             records: u16::try_from(records).unwrap_or(u16::MAX),
@@ -73,10 +73,20 @@ impl Lengths {
         }
     }
 
-    /// Decodes the states that follow a key, as of some time; `None` when the bytes are malformed.
-    pub(crate) fn read(self, policy: &StoredPolicy, value: &[u8], now_us: u64) -> Option<States> {
-        let (records, logs) = value.split_at_checked(usize::from(self.records))?;
-        policy.read(records, logs, now_us)
+    /// Decodes the states that follow a key, as of some time, and appends the records that are not known here to `unknown`.
+    ///
+    /// # Errors
+    /// When the bytes are malformed, or a later version has written the state of a quota.
+    pub(crate) fn read(
+        self,
+        policy: &StoredPolicy,
+        value: &[u8],
+        now_us: u64,
+        unknown: &mut Vec<u8>,
+    ) -> Result<States, Unreadable> {
+        let parts = value.split_at_checked(usize::from(self.records));
+        let (records, logs) = parts.ok_or(Unreadable::Malformed)?;
+        policy.read(records, logs, now_us, unknown)
     }
 
     pub(crate) fn total(self) -> usize {

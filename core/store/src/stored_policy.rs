@@ -7,7 +7,8 @@ use crate::outage::Outage;
 use crate::policy_table::{OfPolicy, PolicyTable};
 use polylimit_rules::algorithm::{Rules, State};
 use polylimit_rules::codec::{
-    Bytes, PolicyCodec, Reader, States, Tag, read_log, read_reservations, write_log, write_reservations,
+    Bytes, PolicyCodec, Reader, States, Tag, Unreadable, read_log, read_reservations, write_log,
+    write_reservations,
 };
 use polylimit_rules::error::Error;
 use polylimit_rules::history::{Change, History};
@@ -138,9 +139,24 @@ impl StoredPolicy {
         states
     }
 
-    /// Decodes states, as of some time; `None` when the bytes are malformed.
-    pub fn read(&self, records: &[u8], logs: &[u8], now_us: u64) -> Option<States> {
-        let mut states = self.codec.read(records, now_us)?;
+    /// Decodes states, as of some time, and appends the records that are not known here to `unknown`.
+    ///
+    /// # Errors
+    /// When the bytes are malformed, or a later version has written the state of a quota.
+    pub fn read(
+        &self,
+        records: &[u8],
+        logs: &[u8],
+        now_us: u64,
+        unknown: &mut Vec<u8>,
+    ) -> Result<States, Unreadable> {
+        let mut states = self.codec.read_and_keep(records, now_us, unknown)?;
+        self.read_logs(logs, &mut states).ok_or(Unreadable::Malformed)?;
+        Ok(states)
+    }
+
+    /// Decodes the logs, and what follows them; `None` when the bytes are malformed.
+    fn read_logs(&self, logs: &[u8], states: &mut States) -> Option<()> {
         let mut logs = Reader(logs);
         while !logs.is_empty() {
             let tag = logs.bytes(4)?;
@@ -164,13 +180,15 @@ impl StoredPolicy {
                 }
             }
         }
-        Some(states)
+        Some(())
     }
 
-    /// Appends the encoded states. Returns the lengths of the records, and of the logs and the reservations that follow them.
-    pub fn write(&self, states: &[State], bytes: &mut Bytes) -> (usize, usize) {
+    /// Appends the encoded states, and the records that are not known here. Returns the lengths of the records, and of the logs and the
+    /// reservations that follow them.
+    pub fn write(&self, states: &[State], unknown: &[u8], bytes: &mut Bytes) -> (usize, usize) {
         let start = bytes.len();
         self.codec.write(states, bytes);
+        bytes.extend_from_slice(unknown);
         let records = bytes.len() - start;
         for (state, tag) in states.iter().zip(&self.tags) {
             if let State::SlidingLog(state) = state {

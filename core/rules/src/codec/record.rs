@@ -47,6 +47,9 @@ const BLOCKS: u8 = 7;
 const COMMITS: u8 = 8;
 /// The form of the state of a quota that groups share.
 const GROUPS: u8 = 9;
+/// The first form whose record begins with the time until which its key has to live, so that a version which does not know the
+/// form keeps the record for as long.
+const FIRST_WITH_END: u8 = 10;
 const BLOCKS_LENGTH: usize = 23;
 
 /// A record without its head.
@@ -56,8 +59,17 @@ pub(super) enum Record<'a> {
     Reservations(Reader<'a>),
     Commits(Reader<'a>),
     Blocks(Reader<'a>),
-    /// Of a later version.
-    Unknown,
+    Unknown(UnknownRecord<'a>),
+}
+
+/// A record of a later version.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct UnknownRecord<'a> {
+    pub(super) tag: Tag,
+    /// All of it, with form, tag and length.
+    pub(super) bytes: &'a [u8],
+    /// Until when its key has to live.
+    pub(super) until_us: u64,
 }
 
 /// Identifies the quota of a policy that a record belongs to: the first bytes of a digest of the quota's identity, which is
@@ -118,6 +130,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(super) fn record(&mut self) -> Option<Record<'a>> {
+        let all = self.0;
         let byte = self.byte()?;
         let tag = Tag(self.bytes(4)?.try_into().ok()?);
         if byte >= FIRST_WITH_LENGTH {
@@ -128,7 +141,11 @@ impl<'a> Reader<'a> {
                 COMMITS if tag == Tag::OF_KEY => Record::Commits(bytes),
                 BLOCKS if tag == Tag::OF_KEY => Record::Blocks(bytes),
                 GROUPS => Record::OfGroups(tag, bytes),
-                _ => Record::Unknown,
+                _ => {
+                    let mut content = bytes;
+                    let until_us = if byte >= FIRST_WITH_END { content.number(7)? } else { 0 };
+                    Record::Unknown(UnknownRecord { tag, bytes: &all[..8 + length], until_us })
+                }
             });
         }
         let form = Form::of(byte)?;
@@ -284,6 +301,17 @@ pub(super) fn write_blocks(record: &BlockRecord, out: &mut Bytes) {
     put(out, since_us, 7);
     put(out, count.into(), 2);
     put(out, level.into(), 1);
+}
+
+/// Until when the key of these records has to live for those that are not known here.
+pub fn unknown_until_us(records: &[u8]) -> u64 {
+    let (mut rest, mut until_us) = (Reader(records), 0);
+    while let Some(record) = rest.record() {
+        if let Record::Unknown(unknown) = record {
+            until_us = until_us.max(unknown.until_us);
+        }
+    }
+    until_us
 }
 
 /// Whether there is a record of blocks among the records, which may be of an unknown policy.

@@ -2,7 +2,9 @@ use proptest::prelude::*;
 
 use crate::Policy;
 use crate::algorithm::{Rules, State};
-use crate::codec::{Bytes, PolicyCodec, Reader, States, Tag, read_log, write_log};
+use crate::codec::{
+    Bytes, PolicyCodec, Reader, States, Tag, Unreadable, read_log, unknown_until_us, write_log,
+};
 use crate::general::KeyOperation;
 use crate::history::{Change, PastPolicy};
 use crate::transition::{Operation, PolicyRules};
@@ -85,7 +87,7 @@ proptest! {
         }
         prop_assert_eq!(written(&codec, &read), bytes.clone());
         // Another policy reads the records that it knows and skips the rest.
-        prop_assert!(PolicyCodec::new(&to, Change::NONE).read(&bytes, now_us).is_some());
+        prop_assert!(PolicyCodec::new(&to, Change::NONE).read(&bytes, now_us).is_ok());
     }
 
     #[test]
@@ -139,7 +141,7 @@ fn try_bytes(
     operations: &[(Operation, u64, u64)],
 ) -> Result<(), TestCaseError> {
     let (rules, codec) = (PolicyRules::new(policy), PolicyCodec::new(policy, Change::Past(superseded)));
-    let Some(mut states) = codec.read(bytes, NOW_US) else { return Ok(()) };
+    let Ok(mut states) = codec.read(bytes, NOW_US) else { return Ok(()) };
     prop_assert!(states.len() - policy.quotas().len() <= 2);
     let mut now_us = NOW_US;
     for &(operation, cost, later_us) in operations {
@@ -148,7 +150,7 @@ fn try_bytes(
         let (decision, _) = rules.decide(&mut states, request, None);
         prop_assert!(decision.remaining() <= policy.quotas()[0].capacity());
     }
-    prop_assert!(codec.read(&written(&codec, &states), now_us).is_some());
+    prop_assert!(codec.read(&written(&codec, &states), now_us).is_ok());
     Ok(())
 }
 
@@ -212,4 +214,46 @@ fn tag_follows_the_identity_and_never_changes() {
     assert_ne!(tag("5/m buckets=1"), tag("5/m buckets=2"));
     // Stored states depend on this value.
     assert_eq!(tag("5/m token_bucket"), [24, 112, 56, 51]);
+}
+
+/// A record of a form of a later version.
+fn later(form: u8, tag: Tag, until_us: u64, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(7 + content.len()).unwrap().to_be_bytes();
+    [&[form][..], &tag.0, &length[1..], &until_us.to_be_bytes()[1..], content].concat()
+}
+
+#[test]
+fn records_of_a_later_version_are_kept_where_they_belong_to_no_quota_of_the_policy() {
+    let codec = PolicyCodec::new(&policy("5/day fixed_window; 7/h"), Change::NONE);
+    let used = policy("5/day fixed_window");
+    let mut states: States = used.quotas().iter().map(State::fresh).collect();
+    PolicyRules::new(&used).quotas[0].rules.spend(&mut states[0], NOW_US, 3);
+    let known = written(&PolicyCodec::new(&used, Change::NONE), &states);
+    let of_key = later(10, Tag::OF_KEY, NOW_US + 7, b"abc");
+    let of_other = later(255, Tag([1, 2, 3, 4]), NOW_US + 9, b"");
+    for bytes in [[&known, &of_key[..], &of_other].concat(), [&of_key[..], &known, &of_other].concat()] {
+        let mut unknown = Vec::new();
+        let read = codec.read_and_keep(&bytes, NOW_US, &mut unknown).unwrap();
+        assert_eq!(written(&codec, &read), known);
+        assert_eq!(unknown, [&of_key[..], &of_other].concat());
+        assert_eq!(unknown_until_us(&bytes), NOW_US + 9);
+    }
+    assert_eq!(unknown_until_us(&known), 0);
+}
+
+#[test]
+fn a_quota_whose_record_a_later_version_has_written_is_not_read() {
+    let policy = policy("5/day fixed_window; 7/h");
+    let codec = PolicyCodec::new(&policy, Change::NONE);
+    for quota in policy.quotas() {
+        for form in 10..=255 {
+            let bytes = later(form, Tag::of(quota), NOW_US, b"count");
+            assert_eq!(codec.read(&bytes, NOW_US).unwrap_err(), Unreadable::Newer, "{form}");
+            // Nothing of a record is enough to go on.
+            let cut = codec.read(&bytes[..bytes.len() - 1], NOW_US);
+            assert_eq!(cut.unwrap_err(), Unreadable::Malformed, "{form}");
+        }
+    }
+    let short = [&[10][..], &Tag::OF_KEY.0, &[0, 0, 6], &[0; 6]].concat();
+    assert_eq!(codec.read(&short, NOW_US).unwrap_err(), Unreadable::Malformed);
 }

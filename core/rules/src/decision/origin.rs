@@ -104,5 +104,8 @@ named_enum! {
         /// The operating system refuses a descriptor, memory or a thread, which the connection to the server needs, or a
         /// descriptor, memory or space for the local store.
         NoResources = "no_resources",
+        /// A newer version of polylimit has written the state of the key in a form that this version cannot read. The state stays as it
+        /// is.
+        NewerFormat = "newer_format",
     }
 }

@@ -1,12 +1,12 @@
 //! Lists the keys in the file, some buckets of a shard at a time, and reads the states of keys.
 
-use super::{LockedShard, MappedStore, Place};
+use super::{LockedShard, MappedStore, Place, Stop};
 use crate::failure::Failure;
 use crate::patience::Patience;
 use crate::policies::{Secret, expiry, read_key};
 use crate::shard::{Broken, Bytes, From, Shard};
 use crate::sweep;
-use polylimit_rules::codec::States;
+use polylimit_rules::codec::{States, Unreadable};
 use polylimit_rules::decision::Degradation;
 use polylimit_runtime::clock::Clock;
 use polylimit_store::charge::{PolicyId, PreparedQuotas};
@@ -105,12 +105,16 @@ impl MappedStore {
 }
 
 /// The states of the entry of a key, if it has one.
-fn states_at(place: &Place<'_>, policy: &StoredPolicy) -> Result<Option<States>, Broken> {
+fn states_at(place: &Place<'_>, policy: &StoredPolicy) -> Result<Option<States>, Stop> {
     let Place { shard, hash, key, now_us } = *place;
     let mut bytes = Bytes::new();
     let Some(found) = shard.find(hash, key, &mut bytes)? else { return Ok(None) };
     let value = bytes.get(key.len()..).unwrap_or_default();
-    Ok(Some(found.lengths.read(policy, value, now_us).unwrap_or_else(|| policy.used_up(now_us))))
+    match found.lengths.read(policy, value, now_us, &mut Vec::new()) {
+        Ok(states) => Ok(Some(states)),
+        Err(Unreadable::Malformed) => Ok(Some(policy.used_up(now_us))),
+        Err(Unreadable::Newer) => Err(Stop::Newer),
+    }
 }
 
 fn has_room(place: &Place<'_>, policies: &StoredPolicies) -> Result<bool, Broken> {

@@ -1,10 +1,10 @@
 //! The operations of a request over several policies: all are applied, or none, while the locks of all their shards are held.
 
-use super::{FULL, Loaded, LockedShard, MappedStore, Place, decide};
+use super::{FULL, Loaded, LockedShard, MappedStore, Place, Stop, decide};
 use crate::failure::{Failure, unavailable};
 use crate::patience::Patience;
 use crate::policies::KeyBytes;
-use crate::shard::{Broken, head};
+use crate::shard::head;
 use polylimit_rules::codec::States;
 use polylimit_rules::decision::Degradation;
 use polylimit_rules::error::Error;
@@ -57,7 +57,7 @@ impl<'a> Locked<'a> {
         &mut self,
         placed: &Placed<'_>,
         now_us: u64,
-        mut work: impl FnMut(&Place<'_>, Option<Degradation>) -> Result<Option<T>, Broken>,
+        mut work: impl FnMut(&Place<'_>, Option<Degradation>) -> Result<Option<T>, Stop>,
     ) -> Result<T, Failure> {
         let own =
             self.in_shard(placed.shard, (placed.hash, &placed.key), now_us, |place| work(place, None))?;
@@ -80,7 +80,7 @@ impl<'a> Locked<'a> {
         number: usize,
         (hash, key): (u64, &[u8]),
         now_us: u64,
-        mut work: impl FnMut(&Place<'_>) -> Result<T, Broken>,
+        mut work: impl FnMut(&Place<'_>) -> Result<T, Stop>,
     ) -> Result<T, Failure> {
         let at = self.shards.partition_point(|(other, _)| *other < number);
         let LockedShard(shard) = &self.shards[at].1;

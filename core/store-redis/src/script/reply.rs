@@ -100,6 +100,8 @@ pub(crate) enum Found {
     Malformed,
     /// Another type than a string. The script left it as it is and did not decide the entry.
     Foreign,
+    /// The state of a quota in a form of a later version. The script left it as it is and did not decide the entry.
+    Newer,
 }
 
 /// Reads the bulk string of a reply to a call with this nonce.
@@ -158,6 +160,7 @@ impl PolicyCall {
             5 => self.read_general(answers),
             6 => self.read_general(answers).map(|answer| EntryAnswer { is_applied: false, ..answer }),
             9 => Some(self.nothing(Found::Foreign)),
+            10 => Some(self.nothing(Found::Newer)),
             _ => self.read_fast_path(answers, code, entry),
         });
         answer.ok_or(Malformed)
@@ -179,7 +182,7 @@ impl PolicyCall {
         let EntryAnswers { now_us, rest, .. } = answers;
         let states = match code {
             1 | 2 | 7 => self.codec.read_in_order(rest, *now_us)?,
-            3 | 4 | 8 => self.codec.read(&[], *now_us)?,
+            3 | 4 | 8 => self.codec.read(&[], *now_us).ok()?,
             _ => return None,
         };
         let spent = if matches!(code, 1 | 3) { entry.cost.checked_mul(entry.count.into())? } else { 0 };
@@ -195,10 +198,11 @@ impl PolicyCall {
             0 => Found::States,
             1 => Found::Malformed,
             2 => Found::Foreign,
+            3 => Found::Newer,
             _ => return None,
         };
         let length = reply.length(3)?;
-        let mut states = self.codec.read(reply.bytes(length)?, *now_us)?;
+        let mut states = self.codec.read(reply.bytes(length)?, *now_us).ok()?;
         for (quota, state) in self.policy.quotas().iter().zip(&mut states) {
             if quota.algorithm() == Algorithm::SlidingLog {
                 *state = State::SlidingLog(Box::new(read_view(reply)?));

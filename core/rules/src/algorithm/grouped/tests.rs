@@ -177,7 +177,7 @@ proptest! {
         prop_assert!(**read == state || state.holds_nothing());
         for length in 0..bytes.len() {
             // A part of a record is no state, or none of this quota.
-            if let Some(read) = codec.read(&bytes[..length], now_us) {
+            if let Ok(read) = codec.read(&bytes[..length], now_us) {
                 prop_assert!(read[0].holds_nothing());
             }
         }

@@ -149,8 +149,8 @@ impl Connection {
             match answer.found {
                 Found::States => {}
                 Found::Malformed => entry.first.member().counters.healed.add(1),
-                Found::Foreign => {
-                    let failure = Failure::permanent(Degradation::WrongType);
+                Found::Foreign | Found::Newer => {
+                    let failure = Failure::permanent(unreadable(answer.found));
                     entry.operations().for_each(|operation| operation.answer(Err(failure)));
                     continue;
                 }
@@ -347,25 +347,30 @@ fn request_decisions(
     now_us: u64,
     answers: &mut EntryAnswers<'_>,
 ) -> Option<OperationResult> {
-    let (mut decisions, mut is_foreign) = (Vec::with_capacity(charges.len()), false);
+    let (mut decisions, mut refused) = (Vec::with_capacity(charges.len()), None);
     for RequestEntry { call, entry, .. } in charges {
         let answer = call.next_answer(answers, entry).ok()?;
         match answer.found {
             Found::States => {}
             Found::Malformed => operation.member().counters.healed.add(1),
-            Found::Foreign => {
-                is_foreign = true;
+            Found::Foreign | Found::Newer => {
+                refused = Some(unreadable(answer.found));
                 continue;
             }
         }
         call.decide(answer, now_us, entry, |decided| decisions.push(decided)).ok()?;
     }
-    if is_foreign {
-        return Some(Err(Failure::permanent(Degradation::WrongType)));
+    if let Some(reason) = refused {
+        return Some(Err(Failure::permanent(reason)));
     }
     let mut decisions = decisions.into_iter();
     let first = decisions.next()?;
     Some(Ok(ScriptDecision { others: decisions.collect(), ..first }))
+}
+
+/// Why the content of a key decides nothing.
+fn unreadable(found: Found) -> Degradation {
+    if found == Found::Newer { Degradation::NewerFormat } else { Degradation::WrongType }
 }
 
 /// Answers a command even if the runtime ends.

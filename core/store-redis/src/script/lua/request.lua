@@ -19,8 +19,9 @@
 --   6     the answer of the general transition
 --   7     by the fast path: the states from before
 --   8     by the fast path, where there was no state: nothing
--- or for all charges of a request with a key of another type, of which nothing was applied:
---   9     nothing
+-- or for all charges of a request with a key of another type, or with a state of a later form, of which nothing was applied:
+--   9     nothing, because of another type
+--   10    nothing, because of a later form
 local call, try, input, struct = redis.call, redis.pcall, ARGV[1], struct
 local pack, read = struct.pack, struct.unpack
 --[arguments]
@@ -70,7 +71,8 @@ for r = 1, requests do
           end
           local found = decide[p](numbers[i], ops[i], costs[i], counts[i], {}, ttl, remember, id, true)
           if type(found) == 'string' then
-            return string.rep('\9', charges), ''
+            -- What was found: another type, or a later form.
+            return string.rep(string.byte(found, 7) == 3 and '\10' or '\9', charges), ''
           end
           admits[i] = found
           admitted = admitted and (found or decides == 0)

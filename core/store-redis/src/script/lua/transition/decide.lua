@@ -6,12 +6,25 @@ local AS_RESERVED = 1099511627775
 -- The forms of records with their lengths. A sliding window's depends on itself; forms from 6 on name theirs (3 bytes after the
 -- tag), and a record of a form that is not known here is kept.
 local LENGTH = { 17, 25, 23, 18 }
-local reservations_at, reservations_size, blocks_at, blocks_size, commits_at, commits_size, unknown
+local reservations_at, reservations_size, blocks_at, blocks_size, commits_at, commits_size, unknown, unknown_until
+-- Whether the state of a quota has a form that is not known here.
+local is_newer
+
+-- A record that is not known here. From form 10 on it begins with the time (7, us) until which its key has to live.
+local function keep_unknown(form, tag, p, size)
+  unknown = unknown .. sub(body, p, p + size - 1)
+  if form > 9 then
+    unknown_until = math.max(unknown_until, (read('>I7', body, p + 8)))
+  end
+  for i = 1, quota_count do
+    is_newer = is_newer or quotas[i].tag == tag
+  end
+end
 
 -- The places of the quotas' records in `body` by their tags, and their number; nothing when `body` is malformed.
 local function records()
   local places, count, p, length = {}, 0, 1, #body
-  reservations_at, blocks_at, commits_at, unknown = nil, nil, nil, ''
+  reservations_at, blocks_at, commits_at, unknown, unknown_until, is_newer = nil, nil, nil, '', 0, false
   while p <= length do
     if p + 7 > length then
       return nil
@@ -27,7 +40,7 @@ local function records()
     elseif form > 5 then
       size = 8 + read('>I3', body, p + 5)
     end
-    if not size or p + size - 1 > length then
+    if not size or p + size - 1 > length or form > 9 and size < 15 then
       return nil
     end
     if form == 6 and tag == '\0\0\0\0' then
@@ -37,7 +50,7 @@ local function records()
     elseif form == 8 and tag == '\0\0\0\0' then
       commits_at, commits_size = p, size
     elseif form > 5 and form ~= 9 then
-      unknown = unknown .. sub(body, p, p + size - 1)
+      keep_unknown(form, tag, p, size)
     else
       places[tag] = places[tag] or { form, p, size }
       count = count + 1
@@ -54,7 +67,7 @@ local function load_main(xs, raw)
   if not places then
     return false
   end
-  local until_us, r, b, c = 0, nil, nil, nil
+  local until_us, r, b, c = unknown_until, nil, nil, nil
   if reservations_at then
     r = load_reservations(reservations_at, reservations_size)
     if not r then
@@ -118,7 +131,7 @@ local function store_main(key, xs, raw, known_until, beside, until_us)
       end
     end
   end
-  value = value .. beside .. unknown
+  value, until_us = value .. beside .. unknown, math.max(until_us, unknown_until)
   if value == '' then
     if raw then
       call('DEL', key)
@@ -155,6 +168,12 @@ local function foreign(refusal)
   return pack('>I6BI3', 0, 2, 0) .. string.rep('\0', 15 * logs)
 end
 
+-- The answer for a key whose state a later version has written in a form that is not known here. The key stays as it is, and the entry
+-- is not decided.
+local function newer()
+  return pack('>I6BI3', 0, 3, 0) .. string.rep('\0', 15 * logs)
+end
+
 -- The arguments of the next entry that concerns a reservation, or blocks.
 local function next_hold()
   local ttl, remember, id, after = read('>I6I5Bc0', ARGV[2], holds_at)
@@ -188,9 +207,12 @@ local function load_entry(e, broken)
   end
   local good
   good, e.stale, e.known_until, e.r, e.b, e.c = load_main(xs, raw)
+  if is_newer then
+    return newer()
+  end
   if not good or raw == '' then
     -- Not a state: everything counts as used from now on. An empty string is none of ours either.
-    e.healed, unknown = 1, ''
+    e.healed, unknown, unknown_until = 1, '', 0
     for j = 1, quota_count do
       local q, x = quotas[j], {}
       xs[j], x.kept, x.known_until = x, '', 0
@@ -449,7 +471,7 @@ local function store_entry(e, blocks)
   end
 end
 
--- Decides one entry. Returns the units spent (6), what was found (1; 0 states, 1 a malformed state, 2 another type), the
+-- Decides one entry. Returns the units spent (6), what was found (1; 0 states, 1 a malformed state, 2 another type, 3 a later form), the
 -- length (3) and the value of the main key before the call, and the views of the logs. With `dry`, for a check or a reserve: returns
 -- whether it would be admitted, and writes nothing.
 local function decide(i, code, cost, asked, broken, ttl, remember, id, dry)
