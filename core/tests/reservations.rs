@@ -123,6 +123,26 @@ fn handle_tells_that_its_reservation_was_lost() {
 }
 
 #[test]
+fn earlier_reservation_that_a_handle_finds_is_renewed_at_once() {
+    let (limiter, clock) = limiter("1 concurrent");
+    let ttl = Duration::from_secs(30);
+    let options = ReserveOptions::default().ttl(ttl).id(ReservationId::new("job").unwrap());
+    limiter.reserve("key", options.max_age(Duration::ZERO)).unwrap().detach();
+    clock.advance(ttl - Duration::from_secs(1)).unwrap();
+    let found = limiter.reserve("key", options).unwrap();
+    assert!(found.allowed());
+    // Its ttl counts from now, although none of it has passed for this handle.
+    wait_until(|| limiter.peek("key").unwrap().reset_after() == ttl);
+    clock.advance(Duration::from_secs(2)).unwrap();
+    assert!(!found.is_lost());
+    assert!(found.commit_blocking(1).unwrap().found());
+
+    limiter.reserve("key", options.max_age(Duration::ZERO)).unwrap().detach();
+    let found = limiter.reserve("key", options.max_age(Duration::ZERO)).unwrap();
+    assert!(!found.is_lost(), "what is not renewed is not known to be lost");
+}
+
+#[test]
 fn one_batch_renews_many_handles() {
     let (limiter, clock) = limiter("1000 concurrent");
     let held: Vec<_> =

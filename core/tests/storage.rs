@@ -291,6 +291,28 @@ fn configuration_stays_while_its_store_fails_and_after_it_was_emptied() {
 }
 
 #[test]
+fn document_of_an_emptied_store_is_applied_although_its_version_is_known() {
+    const OTHER: &str = "polylimit = 1\n[policies.api]\nquotas = \"9/day fixed_window\"\n";
+    let value = Value { stored: Arc::default(), flaw: Flaw::None };
+    let follower = with_store(&value, "store").unwrap();
+    follower.admin().publish(DOCUMENT, PublishOptions::default()).unwrap();
+    follower.admin().set_entry("deny user mallory", "{}").unwrap();
+    assert_eq!(follower.check("user:42").unwrap().remaining(), 4);
+    // Emptied, and published by another process, between two looks: the first document of a store again.
+    let other = Value { stored: Arc::default(), flaw: Flaw::None };
+    let author = with_store(&other, "store").unwrap();
+    let published = author.admin().publish(OTHER, PublishOptions::default()).unwrap();
+    assert_eq!(published.document_version, 1);
+    lock(&value.stored).clone_from(&lock(&other.stored));
+    let started = Instant::now();
+    while follower.peek("user:42").unwrap().remaining() != 8 {
+        assert!(started.elapsed() < SOON, "{:?}", follower.admin().configuration());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(follower.admin().configuration().unwrap().digest, published.digest);
+}
+
+#[test]
 fn entries_of_a_store_apply_to_a_document_in_a_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("limits.toml");

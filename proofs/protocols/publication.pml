@@ -22,9 +22,9 @@
  * defect TRUSTS_THE_LOG refutes follower_converges: The main hash is not read again after a read of the log that returns nothing.
  * defect LOADS_NOTHING refutes configuration_stays: A main hash that is gone counts as a change.
  * defect READS_A_REPLICA refutes document_does_not_go_back: The document may be read from a copy that is behind.
- * finding EMPTIED_DURING_LOAD refutes configuration_stays: The database is emptied while the follower loads everything.
- * finding EMPTIED_AT_THE_START refutes follower_converges: The first load overlaps the first entry; the database is emptied next.
- * finding ENTRIES_WITHOUT_DOCUMENT refutes follower_rests: After the database was emptied, an entry is put before a document is published.
+ * defect LOADS_UNCHECKED refutes configuration_stays: A load is applied whatever has become of the database meanwhile.
+ * defect STARTS_UNCHECKED refutes follower_converges: Entries are applied although there was no main hash when the load began.
+ * defect WAITS_FOR_A_DOCUMENT refutes follower_rests: A main hash without a document counts as a change.
  */
 
 /* Only the invariants that the macro of their name selects are checked. */
@@ -155,11 +155,7 @@ publish:
 active proctype author() {
     if
     :: atomic {
-#ifndef FINDING_ENTRIES_WITHOUT_DOCUMENT
-            document_version > 0 || !was_emptied ->
-#else
             true ->
-#endif
             /* core/store-redis/src/configuration/lua/entries.lua: entries */
 entries:
             the_entry = 1;
@@ -178,12 +174,6 @@ fault_the_log_is_cut:
     if
     :: true
     :: atomic {
-#ifndef FINDING_EMPTIED_DURING_LOAD
-        !loads &&
-#endif
-#ifndef FINDING_EMPTIED_AT_THE_START
-        (!is_complete || known_version > 0 || applied_entry == 0) &&
-#endif
         !was_emptied ->
 fault_the_database_is_emptied:
         version = 0;
@@ -211,9 +201,63 @@ fault_the_database_is_emptied:
 /* A command over a connection that may end. */
 #define command(at) atomic { connections_lost > 0 -> connections_lost--; goto at }
 
+/* core/store-redis/src/configuration.rs: records */
+inline records() {
+    id = head_last + 1;
+    if
+    :: id < log_from -> id = log_from
+    :: else
+    fi;
+    do
+    :: id < next_id && !has_gap ->
+        if
+#ifdef DEFECT_IGNORES_GAPS
+        :: true
+#else
+        :: after[id] == head_last
+#endif
+         -> head_last = id;
+            head_version = version_of[id];
+            if
+            :: entry_of[id] == 0 -> is_published = true
+            :: else -> read_entry = entry_of[id]
+            fi
+        :: else -> has_gap = true
+        fi;
+        id++
+    :: else -> break
+    od;
+    id = 0
+}
+
+/* core/document/src/source/follower.rs: take_change */
+inline take_change_of(of_entry, is_all) {
+    if
+    :: is_all ->
+        INVARIANT(configuration_stays, of_entry != 0 || applied_entry == 0 || of_new_head);
+        applied_entry = of_entry
+    :: !is_all && of_entry != 0 -> applied_entry = of_entry
+    :: else
+    fi;
+    if
+    :: read_document != 0 ->
+        INVARIANT(document_is_of_its_version, version_in(read_document) == read_version);
+        INVARIANT(document_does_not_go_back, of_new_document != applied_since_emptied || read_version >= known_document_version);
+        known_document_version = read_version;
+        applied_document = read_document;
+        applied_since_emptied = of_new_document
+    :: else
+    fi;
+    read_document = 0;
+    read_version = 0;
+    of_new_document = false;
+    is_complete = true
+}
+
 active proctype follower() {
     bool has_gap, is_published, reads_again, of_new_head, of_new_document;
     byte head_version, head_last, read_entry, read_document, read_version, id;
+    byte loaded_version, loaded_last, loaded_entry;
 to_connected:
     atomic {
         head_version = 0;
@@ -225,6 +269,9 @@ to_connected:
         reads_again = false;
         of_new_head = false;
         of_new_document = false;
+        loaded_version = 0;
+        loaded_last = 0;
+        loaded_entry = 0;
         loads = false
     }
     /* core/store-redis/src/configuration/follow.rs: is_newest */
@@ -239,7 +286,12 @@ is_newest:
 #endif
         :: else ->
             if
+#ifdef DEFECT_WAITS_FOR_A_DOCUMENT
             :: version == known_version && last == known_last && document_version == known_document_version ->
+#else
+            :: version == known_version && last == known_last &&
+               (document_version == known_document_version || document_version == 0) ->
+#endif
                 reads_again = false;
                 goto read
             :: else -> goto to_not_newest
@@ -267,6 +319,12 @@ load_the_head:
     :: d_step { true -> head_version = version; head_last = last; of_new_head = was_emptied && !is_gone }
     fi;
 #endif
+#ifndef DEFECT_LOADS_UNCHECKED
+    if
+    :: atomic { head_version == 0 && known_version > 0 -> goto to_connected }
+    :: else
+    fi;
+#endif
 load_the_entries:
     if
     :: command(to_connected)
@@ -287,31 +345,7 @@ read:
     :: atomic {
         d_step {
             head_last = known_last;
-            id = known_last + 1;
-            if
-            :: id < log_from -> id = log_from
-            :: else
-            fi;
-            do
-            :: id < next_id && !has_gap ->
-                if
-#ifdef DEFECT_IGNORES_GAPS
-                :: true
-#else
-                :: after[id] == head_last
-#endif
-                 -> head_last = id;
-                    head_version = version_of[id];
-                    if
-                    :: entry_of[id] == 0 -> is_published = true
-                    :: else -> read_entry = entry_of[id]
-                    fi
-                :: else -> has_gap = true
-                fi;
-                id++
-            :: else -> break
-            od;
-            id = 0
+            records()
         }
         if
         :: has_gap ->
@@ -361,28 +395,63 @@ document:
     :: d_step { true -> read_version = earlier_version; read_document = earlier_document; of_new_document = was_emptied }
 #endif
     fi;
+    if
+    :: atomic { !loads -> goto take_change }
+    :: else
+    fi;
+#ifndef DEFECT_LOADS_UNCHECKED
+#ifndef DEFECT_STARTS_UNCHECKED
+    if
+    :: atomic { head_version == 0 && (read_entry != 0 || read_document != 0) -> goto to_connected }
+    :: else
+    fi;
+#endif
+load_the_log:
+    if
+    :: command(to_connected)
+    :: atomic {
+        d_step {
+            loaded_version = head_version;
+            loaded_last = head_last;
+            loaded_entry = read_entry;
+            is_published = false;
+            read_entry = 0;
+            records()
+        }
+        if
+        :: has_gap -> has_gap = false; goto to_connected
+        :: !has_gap && head_last != loaded_last ->
+            /* What was loaded is applied, and then the records. */
+            take_change_of(loaded_entry, true);
+            known_version = loaded_version;
+            known_last = loaded_last;
+            loaded_version = 0;
+            loaded_last = 0;
+            loaded_entry = 0;
+            of_new_head = false;
+            loads = false;
+            goto take
+        :: else -> read_entry = loaded_entry; loaded_version = 0; loaded_last = 0; loaded_entry = 0
+        fi
+       }
+    fi;
+load_the_head_again:
+    if
+    :: command(to_connected)
+    :: atomic {
+        if
+        :: version == head_version && last == head_last -> goto take_change
+        :: else -> goto to_connected
+        fi
+       }
+    fi;
+#endif
     /* core/document/src/source/follower.rs: take_change */
 take_change:
     atomic {
-        if
-        :: loads ->
-            INVARIANT(configuration_stays, read_entry != 0 || applied_entry == 0 || of_new_head);
-            applied_entry = read_entry
-        :: !loads && read_entry != 0 -> applied_entry = read_entry
-        :: else
-        fi;
-        if
-        :: read_document != 0 ->
-            INVARIANT(document_is_of_its_version, version_in(read_document) == read_version);
-            INVARIANT(document_does_not_go_back, of_new_document != applied_since_emptied || read_version >= known_document_version);
-            known_document_version = read_version;
-            applied_document = read_document;
-            applied_since_emptied = of_new_document
-        :: else
-        fi;
+        take_change_of(read_entry, loads);
         known_version = head_version;
         known_last = head_last;
-        is_complete = true;
         head_version = 0;
         head_last = 0;
         read_entry = 0;

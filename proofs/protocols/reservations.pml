@@ -25,7 +25,7 @@
  * defect COUNTS_ENDED refutes units_are_freed: Reservations count until they are removed from the list.
  * defect COUNTS_FROM_REPLY refutes kept_is_alive: The handle counts the ttl from the reply.
  * finding LATE_RESERVE_WITHOUT_REMEMBER refutes charged_once: Without remember, a copy of a reserve arrives after the commit.
- * finding RESERVED_BEFORE refutes kept_is_alive: A reserve finds an earlier reservation, which ends before the handle expects.
+ * finding RESERVED_BEFORE refutes kept_is_alive: A reserve finds an earlier reservation, which ends before the first renewal arrives.
  * finding LATE_RESERVE_AFTER_COMMIT refutes total_is_once: After a cancel, copies of a reserve and of a commit arrive late.
  */
 

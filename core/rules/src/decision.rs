@@ -40,7 +40,7 @@ pub struct Decision {
     pub elastic: bool,
     #[doc(hidden)]
     pub shadowed: bool,
-    /// Whether a commit was one of an id that was committed before.
+    /// Whether a commit was one of an id that was committed before, or a reserve found the reservation of an earlier one.
     #[doc(hidden)]
     pub repeated: bool,
     /// Behind the fields that are the same for every admitted check, which are written together.

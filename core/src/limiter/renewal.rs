@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 use crate::limiter::configured::in_force::InForce;
 use crate::limiter::deadline::Deadline;
 use crate::store::Store;
+use polylimit_rules::decision::Decision;
 use polylimit_rules::reservation::list::{Hold, ReservationTerms};
 use polylimit_rules::transition::Operation;
 use polylimit_runtime::clock::Clock;
@@ -86,24 +87,26 @@ impl Drop for Renewal {
 }
 
 impl Renewals {
-    /// Adds a reservation that was just made. The second part of the result is whether the task has to be started.
+    /// Adds a reservation that was just made by this decision. The second part of the result is whether the task has to be started.
     pub(crate) fn add(
         &self,
         (policy, key, plan): (PolicyId, &[u8], Option<&str>),
         terms: &ReservationTerms,
         max_age: Duration,
-        is_local: bool,
+        decision: &Decision,
         clock: &Clock,
     ) -> (Renewal, bool) {
         let ReservationTerms { id, ttl, .. } = *terms;
+        // An earlier reservation of this id may end at any moment, so it is renewed at once.
+        let due = if decision.repeated { Duration::ZERO } else { ttl / 3 };
         let renewed = Arc::new(Renewed {
             policy,
             key: key.into(),
             plan: plan.map(Into::into),
             hold: Hold::of_renewal(id, ttl),
-            is_local,
+            is_local: decision.source.is_outage(),
             times: Mutex::new(Times {
-                due: Deadline::after(ttl / 3, clock),
+                due: Deadline::after(due, clock),
                 ends: Deadline::after(ttl, clock),
                 max_age: Deadline::after(max_age, clock),
             }),

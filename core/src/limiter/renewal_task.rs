@@ -5,14 +5,15 @@ use std::time::Duration;
 
 use crate::limiter::renewal::{Next, Renewal, Renewals};
 use crate::limiter::{Limiter, Shared};
+use polylimit_rules::decision::Decision;
 use polylimit_rules::error::Error;
 use polylimit_rules::request::Request;
 use polylimit_rules::reservation::list::ReservationTerms;
 use polylimit_store::charge::{Charge, Wait};
 
 impl Limiter {
-    /// Renews a reservation that was just made, every third of its ttl, until the returned value is dropped or `max_age` has
-    /// passed.
+    /// Renews a reservation that was just made by this decision, every third of its ttl, until the returned value is dropped or
+    /// `max_age` has passed.
     ///
     /// # Errors
     /// See [`Limiter`]; [`StoreUnavailable`](crate::ErrorKind::StoreUnavailable) when the system refuses a thread.
@@ -21,7 +22,7 @@ impl Limiter {
         request: Request<'_>,
         terms: &ReservationTerms,
         max_age: Duration,
-        is_local: bool,
+        decision: &Decision,
     ) -> Result<Renewal, Error> {
         let shared = self.shared();
         let policy = shared.registry.id(request.policy, &shared.store)?;
@@ -29,7 +30,7 @@ impl Limiter {
             (policy, request.key, request.plan),
             terms,
             max_age,
-            is_local,
+            decision,
             shared.store.clock(),
         );
         if starts {

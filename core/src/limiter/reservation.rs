@@ -178,8 +178,8 @@ impl Reservation {
             generation: ProcessGeneration::here(),
         };
         if is_open && !options.max_age.is_zero() {
-            let is_local = reservation.decision.source.is_outage();
-            reservation.renewal = Some(limiter.keep_renewed(request, terms, options.max_age, is_local)?);
+            let renewal = limiter.keep_renewed(request, terms, options.max_age, &reservation.decision)?;
+            reservation.renewal = Some(renewal);
         }
         Ok(reservation)
     }

@@ -34,6 +34,8 @@ const MAX_ATTEMPTS: usize = 100;
 const MAX_DOCUMENTS: usize = 32;
 const MAX_DOCUMENT_BYTES: usize = 4 << 20;
 const MAX_PAST_CHANGES: usize = 200;
+/// No store has this version.
+const NO_VERSION: u64 = u64::MAX;
 /// The form of the content.
 const FORMAT: u32 = 1;
 
@@ -169,8 +171,7 @@ impl CustomOrigin {
 
     /// The newest content, with its version.
     async fn newest(&self) -> Result<(u64, Content), Error> {
-        // No store has this version.
-        let loaded = self.load(u64::MAX).await.map_err(|failure| failure.error)?;
+        let loaded = self.load(NO_VERSION).await.map_err(|failure| failure.error)?;
         loaded.ok_or_else(Error::no_answer)
     }
 
@@ -255,7 +256,9 @@ impl CustomOrigin {
             let (known, looks) = (current.known(), Arc::clone(current.looks()));
             drop(current);
             let looking = looks.begin();
-            let loaded = self.load(known.as_ref().map_or(0, |known| known.version)).await;
+            // After a failure everything is read: the store may have been emptied, and have reached the same version since.
+            let known_version = known.as_ref().filter(|_| has_read).map_or(NO_VERSION, |known| known.version);
+            let loaded = self.load(known_version).await;
             drop(looking);
             let Some(current) = changes.upgrade() else { break };
             match loaded {
@@ -282,14 +285,19 @@ impl CustomOrigin {
             }
             (loaded, _) => loaded.unwrap_or_default(),
         };
-        let is_new = known.is_none_or(|known| known.document_version != content.document_version);
-        let published = content.published().filter(|_| is_new && changes.wants_document());
+        // A store that was emptied counts its documents anew, so the version alone does not identify one.
+        let published = content.published();
+        let last: Box<str> =
+            published.map(|texts| hex(&Sha256::digest(&texts.document))).unwrap_or_default().into();
+        let is_new = known
+            .is_none_or(|known| (known.document_version, &known.last) != (content.document_version, &last));
+        let published = published.filter(|_| is_new && changes.wants_document());
         let document = published.map(|texts| DocumentText {
             version: content.document_version,
             text: texts.document.as_str().into(),
         });
         let entries = EntriesChange::All(content.entries);
-        changes.take_change(StoreChange { version, last: Box::default(), document, entries });
+        changes.take_change(StoreChange { version, last, document, entries });
         changes.reached();
     }
 }

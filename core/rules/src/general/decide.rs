@@ -132,7 +132,7 @@ impl PolicyRules {
         let in_groups = self.groups.is_some();
         if is_reserve && hold.is_some_and(|hold| key.reservations.find(&hold.id, in_groups, now_us).is_some())
         {
-            return Outcome::written(self.rewind_key(key, now_us));
+            return Outcome { repeated: true, ..Outcome::written(self.rewind_key(key, now_us)) };
         }
         let is_blocked = key.record.blocked_for_us(now_us) > 0;
         if let Some(cause) = self.denying(key, request, is_blocked) {

@@ -1,8 +1,12 @@
 //! Follows the configuration in Redis over a connection of its own.
 //!
 //! It loads everything once and then reads the log: the server answers as soon as there is a record. A record names the
-//! previous one; when that is not the last known one, everything is loaded again. So no clock matters, and a trimmed log, a
-//! failover to an older copy of the data and an emptied database need no special case.
+//! previous one; when that is not the last known one, everything is loaded again. So no clock matters, and a trimmed log and a
+//! failover to an older copy of the data need no special case.
+//!
+//! A load takes several commands, between which the database may be emptied. So it ends with a read of the log from the record that
+//! was the last one at its beginning: if the log goes on from there, or the main hash is the same, what was read belongs together.
+//! Otherwise nothing of it is applied, and whether anything is left is looked up first.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -102,7 +106,10 @@ impl Following<'_> {
             if !is_known {
                 sleep(load_from.saturating_duration_since(monotonic::now())).await;
                 load_from = monotonic::now() + LOAD_EVERY;
-                self.load().await?;
+                if !self.load().await? {
+                    is_known = self.is_newest().await?;
+                    continue;
+                }
             }
             self.has_read = true;
             drop(looking);
@@ -131,35 +138,53 @@ impl Following<'_> {
         }
     }
 
-    /// Whether everything that the store has is known, or all of it is gone: then the last configuration stays.
+    /// Whether everything that the store has is known. What is gone counts as known: then the last configuration stays.
     async fn is_newest(&mut self) -> Result<bool, ConfigurationFailure> {
         let head = self.connection.head().await?;
         let (Some(follower), Some(known)) = (self.changes.upgrade(), self.known()) else { return Ok(false) };
+        let lost = |what: &str| {
+            let lost = format!("the {what} in Redis is gone, and the last one stays: publish it again");
+            follower.missed(&ConfigurationFailure::refused(lost).error, false);
+        };
         match head {
-            Some(head)
-                if (head.version, &head.last) == (known.version, &known.last)
-                    && (head.document_version == known.document_version || !self.has_document()) =>
-            {
-                follower.reached();
+            Some(head) if (head.version, &head.last) == (known.version, &known.last) => {
+                if head.document_version == known.document_version || !self.has_document() {
+                    follower.reached();
+                } else if head.document_version == 0 {
+                    lost("document");
+                } else {
+                    return Ok(false);
+                }
             }
             None if known.version == 0 && known.last.is_empty() => follower.reached(),
-            None => {
-                let lost = "the configuration in Redis is gone, and the last one stays: publish it again";
-                follower.missed(&ConfigurationFailure::refused(lost).error, false);
-            }
+            None => lost("configuration"),
             Some(_) => return Ok(false),
         }
         Ok(true)
     }
 
-    /// Loads everything. Changes during the load are in the log after the record that is read first.
-    async fn load(&mut self) -> Result<(), ConfigurationFailure> {
+    /// Loads everything, and applies it; `false` when it may not belong together. Changes during the load are in the log after the
+    /// record that is read first.
+    async fn load(&mut self) -> Result<bool, ConfigurationFailure> {
         let head = self.connection.head().await?;
-        let (version, last) = head.map(|head| (head.version, head.last)).unwrap_or_default();
-        let entries = EntriesChange::All(self.connection.entries().await?);
+        if head.is_none() && self.known().is_some_and(|known| known.version > 0) {
+            return Ok(false);
+        }
+        let entries = self.connection.entries().await?;
         let document = if self.has_document() { self.connection.document().await? } else { None };
-        self.change(StoreChange { version, last, document, entries });
-        Ok(())
+        if head.is_none() && !(entries.is_empty() && document.is_none()) {
+            // It was empty, and may have been emptied since.
+            return Ok(false);
+        }
+        let (version, last) = head.as_ref().map(|head| (head.version, head.last.clone())).unwrap_or_default();
+        let records = match self.connection.records(&last, None).await? {
+            LogRead::Records(records) if !records.is_empty() => records,
+            LogRead::Records(_) if self.connection.head().await? == head => Vec::new(),
+            _ => return Ok(false),
+        };
+        self.change(StoreChange { version, last, document, entries: EntriesChange::All(entries) });
+        self.take(records).await?;
+        Ok(true)
     }
 
     async fn take(&mut self, records: Vec<Record>) -> Result<(), ConfigurationFailure> {

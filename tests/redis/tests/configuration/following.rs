@@ -158,6 +158,53 @@ fn log_that_begins_anew_with_older_ids_is_followed() {
     until_no_error(&followed);
 }
 
+/// Every reply takes so long that the test can change the database between two commands of a load.
+#[test]
+fn configuration_stays_when_the_database_is_emptied_during_a_load() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let manager = follow(&server.url());
+    manager.publish("one", 0).unwrap().unwrap();
+    manager.change(&[("deny user a", Some("{}"))]).unwrap();
+    let followed = follow_published(&server.url_at(proxy.port()));
+    assert!(followed.wait_for_version(2, SOON));
+    proxy.set_latency(Duration::from_millis(500), Duration::ZERO);
+    // A gap in the log makes the follower load everything.
+    let loads = proxy.commands("HSCAN");
+    server.command(&["XTRIM", &key(":log"), "MAXLEN", "0"]);
+    server.command(&["HINCRBY", &key(""), "version", "1"]);
+    server.command(&["HSET", &key(""), "last", "1-1"]);
+    // The main hash has been read, and the entries have not.
+    until("a load", SOON, || (proxy.commands("HSCAN") > loads).then_some(()));
+    server.command(&["FLUSHALL"]);
+    until_error(&followed, "the configuration in Redis is gone");
+    assert_eq!((followed.document().as_deref(), followed.entries().len()), (Some("one"), 1));
+}
+
+#[test]
+fn document_stays_when_entries_are_set_in_an_emptied_database() {
+    let server = Server::start(Kind::Redis, &[]);
+    let proxy = FaultProxy::start(server.address());
+    let manager = follow(&server.url());
+    manager.publish("one", 0).unwrap().unwrap();
+    manager.change(&[("deny user a", Some("{}"))]).unwrap();
+    let followed = follow_published(&server.url_at(proxy.port()));
+    assert!(followed.wait_for_version(2, SOON));
+    server.command(&["FLUSHALL"]);
+    manager.change(&[("deny user b", Some("{}"))]).unwrap();
+    until_error(&followed, "the document in Redis is gone, and the last one stays: publish it again");
+    let entries = || followed.entries().into_iter().map(|(entry, _)| entry).collect::<Vec<_>>();
+    assert_eq!((followed.document().as_deref(), entries()), (Some("one"), vec!["deny user b".to_owned()]));
+    // What is gone is looked up again and again, and nothing is loaded.
+    let (loads, looks) = (proxy.commands("HSCAN"), proxy.commands("HMGET"));
+    until("looks", SOON, || (proxy.commands("HMGET") > looks + 2).then_some(()));
+    assert_eq!(proxy.commands("HSCAN"), loads);
+    manager.publish("two", 0).unwrap().unwrap();
+    until_document(&followed, "two");
+    until_no_error(&followed);
+    assert_eq!(entries(), ["deny user b"]);
+}
+
 #[test]
 fn bad_document_keeps_the_one_before_and_entries_go_on() {
     let server = Server::start(Kind::Redis, &[]);

@@ -8,7 +8,7 @@ use polylimit::storage::Outage;
 use polylimit::{Limiter, Request};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, Load, Noise, Observation, SLACK, limiter, options, repeated_if_noisy,
-    stored_units,
+    stored_units, uncached,
 };
 use polylimit_test_servers::{Direction, Fault, FaultProxy, Kind, Row, Server};
 use tokio::runtime::{Builder, Runtime};
@@ -284,7 +284,8 @@ fn duplicated_and_unsolicited_replies_under_load_reach_no_wrong_caller() {
         let proxy = FaultProxy::start(server.address());
         let quotas = "1_000_000/day fixed_window";
         let direct = limiter(options(&server.url()).deadline(GENEROUS_DEADLINE), quotas, Outage::Deny);
-        let options = options(&server.url_at(proxy.port())).deadline(DEADLINE);
+        // Without the denial cache: every denial has a reply, which an admitted caller could get.
+        let options = uncached(&server.url_at(proxy.port())).deadline(DEADLINE);
         let limiter = limiter(options, quotas, Outage::Deny);
         let load = Load::new(&limiter, 4).pause(Duration::from_micros(200));
         // Keys with odd numbers are used up, so that each request of them has to be denied.

@@ -8,7 +8,7 @@ use polylimit::storage::Outage;
 use polylimit::{Decision, ErrorKind};
 use polylimit_redis_tests::{
     COUNTER_QUOTA, GENEROUS_DEADLINE, Load, assert_from_store, check, current_thread_runtime, limiter,
-    options, repeated_if_noisy, stored_units,
+    options, repeated_if_noisy, stored_units, with,
 };
 use polylimit_test_servers::{Dataset, FaultProxy, Kind, Server};
 
@@ -36,6 +36,26 @@ fn first_decisions_wait_for_the_connection_to_a_distant_server() {
             }
         });
         assert_eq!((blocking.stats().applied, asynchronous.stats().applied), (4, 4));
+    }
+}
+
+/// The server has never answered, and each process admits its share of every quota.
+#[test]
+fn fallback_of_each_process_admits_its_share() {
+    let server = Server::options(Kind::Redis).reserve();
+    for (share, quotas, expected) in [
+        ("0.25", "40/day", 10),
+        ("0.25", "40/52w token_bucket burst=60", 15),
+        ("0.25", "1000/day; 40/52w leaky_bucket burst=16", 4),
+        ("0.01", "40/day sliding_log", 0),
+        ("1", "40/day fixed_window", 40),
+    ] {
+        let url = with(&with(&server.url(), "first_connect_max=0"), &format!("fallback_share={share}"));
+        let limiter = limiter(options(&url), quotas, Outage::Fallback);
+        let decisions: Vec<Decision> = (0..100).map(|_| check(&limiter, "k")).collect();
+        assert!(decisions.iter().all(|decision| decision.source() == Source::Fallback), "{share} of {quotas}");
+        let admitted = decisions.iter().filter(|decision| decision.allowed()).count();
+        assert_eq!(admitted, expected, "{share} of {quotas}");
     }
 }
 
