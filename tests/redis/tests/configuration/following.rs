@@ -168,7 +168,7 @@ fn configuration_stays_when_the_database_is_emptied_during_a_load() {
     manager.change(&[("deny user a", Some("{}"))]).unwrap();
     let followed = follow_published(&server.url_at(proxy.port()));
     assert!(followed.wait_for_version(2, SOON));
-    proxy.set_latency(Duration::from_millis(500), Duration::ZERO);
+    proxy.set_latency(Duration::from_millis(100), Duration::ZERO);
     // A gap in the log makes the follower load everything.
     let loads = proxy.commands("HSCAN");
     server.command(&["XTRIM", &key(":log"), "MAXLEN", "0"]);
