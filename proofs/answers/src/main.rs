@@ -102,7 +102,7 @@ impl Prepared {
             }
             _ => return None,
         }
-        self.codec.read(&record, now_us)
+        self.codec.read(&record, now_us).ok()
     }
 
     /// The numbers of a state; `-` when nothing is used.

@@ -53,7 +53,10 @@ fn fallback_of_each_process_admits_its_share() {
         let url = with(&with(&server.url(), "first_connect_max=0"), &format!("fallback_share={share}"));
         let limiter = limiter(options(&url), quotas, Outage::Fallback);
         let decisions: Vec<Decision> = (0..100).map(|_| check(&limiter, "k")).collect();
-        assert!(decisions.iter().all(|decision| decision.source() == Source::Fallback), "{share} of {quotas}");
+        assert!(
+            decisions.iter().all(|decision| decision.source() == Source::Fallback),
+            "{share} of {quotas}"
+        );
         let admitted = decisions.iter().filter(|decision| decision.allowed()).count();
         assert_eq!(admitted, expected, "{share} of {quotas}");
     }
