@@ -1,7 +1,7 @@
 # The entry point for people and CI. `make help` lists what there is.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-all bench-guard bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs linearizability upgrades \
+.PHONY: help setup demo site test test-quick check spellings matrix windows wasm suites conformance agreement bench bench-all bench-guard bench-memory bench-local bench-redis bench-calendar bench-http bench-server soak soak-server soak-faults fuzz deep-checks simulate-faults mutations faults platforms proofs linearizability upgrades mutants \
   packages packages-test release bundlers deploy-test
 
 STORE ?= memory
@@ -20,6 +20,7 @@ SITE ?=
 VARIANT ?=
 SEED ?=
 ROUNDS ?= 20
+FILES ?=
 VERSION ?=
 comma := ,
 DRY_RUN ?=
@@ -146,6 +147,9 @@ linearizability: ## OPERATIONS (10 million) of concurrent processes on every sto
 upgrades: ## two builds with different formats on one Redis, local file and document under load, ROUNDS (20) times; minutes
 	@tests/setup
 	@tests/upgrades/run $(ROUNDS)
+
+mutants: ## changes in the code that decides, one at a time, which the tests must notice (needs cargo-mutants); FILES=core/rules/src/penalty.rs; hours
+	@core/mutants $(FILES)
 
 mutations: ## the simulation must find each deliberate defect; the seeds go into docs/internals/fault-simulation.md
 	@tests/simulation/mutations/run

@@ -25,7 +25,7 @@ ROOT = HERE.parent
 # A search that needs more is not exhaustive, and fails.
 MEGABYTES = 3_000
 DEPTH = 1_000_000
-SECONDS = 300
+SECONDS = 900
 
 # Labels that name no step of the code: what callers and the environment do, and the targets of jumps.
 OTHER_LABELS = ("caller_", "fault_", "to_", "end")
