@@ -232,6 +232,11 @@ struct BackgroundJobsRecipe;
 #[doc = include_str!("../../docs/http.md")]
 struct HttpDocs;
 
+/// The examples of the documentation of limits in gRPC servers, run as tests.
+#[cfg(all(doctest, feature = "tower"))]
+#[doc = include_str!("../../docs/grpc.md")]
+struct GrpcDocs;
+
 /// The examples of the documentation of lists of keys, run as tests.
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/listing.md")]

@@ -25,6 +25,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/recipes/webhooks.md", "rust", "core/src/lib.rs"),
     ("docs/recipes/background-jobs.md", "rust", "core/src/lib.rs"),
     ("docs/http.md", "rust", "core/src/lib.rs"),
+    ("docs/grpc.md", "rust", "core/src/lib.rs"),
     ("docs/grpc.md", "go", "bindings/go/polylimitgrpc/example_test.go"),
     ("docs/command-line.md", "console", "tools/cli/tests/commands/documentation.rs"),
     ("docs/command-line.md", "json", "tools/cli/tests/commands/documentation.rs"),

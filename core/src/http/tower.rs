@@ -28,6 +28,9 @@
 //! A policy with a quota of concurrency, such as `20 concurrent`, is reserved until the body of the response is sent or dropped because the
 //! client has gone; see [`RequestHold`] for web sockets, and [`spent`](RateLimitBuilder::spent) for units that are known only then.
 //!
+//! A call of gRPC, such as of a server made by tonic, is denied as gRPC has it: with a [`GrpcStatus`] in place of a status of HTTP and a
+//! problem document.
+//!
 //! A handler reads the decisions:
 //!
 //! ```
@@ -45,6 +48,7 @@
 
 mod body;
 mod builder;
+mod grpc;
 mod hold;
 mod key;
 mod limit;
@@ -53,6 +57,7 @@ mod service;
 
 pub use body::ResponseBody;
 pub use builder::RateLimitBuilder;
+pub use grpc::GrpcStatus;
 pub use hold::RequestHold;
 pub use key::{User, client_address, header};
 pub use limit::{Denial, OnOutage};

@@ -43,6 +43,10 @@ impl<B> ResponseBody<B> {
         Self { content: Content::Denial { text: Some(text.into()) }, hold: None, reads_body: false }
     }
 
+    pub(crate) fn empty() -> Self {
+        Self { content: Content::Denial { text: None }, hold: None, reads_body: false }
+    }
+
     /// The same body, which ends the request when it ends.
     pub(crate) fn holding(self, hold: RequestHold) -> Self {
         Self { reads_body: hold.reads_body(), hold: Some(hold), ..self }

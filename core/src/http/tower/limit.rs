@@ -94,7 +94,8 @@ impl<B> Limit<B> {
         {
             return Ok(None);
         }
-        let mut check = self.start(request, route.as_deref(), limits).map_err(failure)?;
+        let mut check =
+            self.start(request, route.as_deref(), limits).map_err(|error| failure(error, request))?;
         check.run().await;
         let mut error = None;
         if let Some(outage) = check.outage() {
@@ -107,12 +108,12 @@ impl<B> Limit<B> {
         }
         let problem = match check.conclude() {
             Verdict::Admit => return Ok(Some(check)),
-            Verdict::Fail(error) => return Err(failure(error)),
+            Verdict::Fail(error) => return Err(failure(error, request)),
             Verdict::Deny(problem) => problem,
         };
         check.run().await;
         let mut response = match &of.on_denied {
-            None => denial(&problem, request),
+            None => denial(&problem, &check.outcomes(), request),
             Some(on_denied) => {
                 let denial = Denial { outcomes: &check.outcomes(), problem: &problem };
                 on_denied(&denial, request).map(ResponseBody::own)

@@ -10,10 +10,20 @@ use http::{Response, StatusCode};
 use crate::http::guard::Guard;
 use crate::http::headers::{HeaderField, Problem};
 use crate::http::tower::body::ResponseBody;
+use crate::http::tower::grpc::{self, GrpcStatus};
+use polylimit_rules::decision::Decision;
 use polylimit_rules::error::Error;
+use polylimit_rules::policy::Policy;
 
-/// The default response to a request that a guard denies: a problem document, or its text.
-pub(super) fn denial<B>(problem: &Problem, request: &Parts) -> Response<ResponseBody<B>> {
+/// The default response to a request that a guard denies: a problem document, or its text; the status of a call of gRPC.
+pub(super) fn denial<B>(
+    problem: &Problem,
+    outcomes: &[(Policy, Decision)],
+    request: &Parts,
+) -> Response<ResponseBody<B>> {
+    if grpc::is_call(request) {
+        return GrpcStatus::new(problem, outcomes.iter().map(|(_, decision)| decision)).into_response();
+    }
     let lines = request.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
     let accept = lines.collect::<Vec<_>>().join(", ");
     let default = problem.response((!accept.is_empty()).then_some(&*accept));
@@ -39,10 +49,15 @@ pub(super) fn allow_origin(headers: &mut HeaderMap, guard: &Guard, request: &Par
 
 /// The response to a request that could not be counted, although the store is not the cause. Its text does not say why; its
 /// extensions contain the [`Error`].
-pub(super) fn failure<B>(error: Error) -> Response<ResponseBody<B>> {
-    let mut response = Response::new(ResponseBody::denial("The request cannot be counted.\n".to_owned()));
-    *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(Problem::TEXT_TYPE));
+pub(super) fn failure<B>(error: Error, request: &Parts) -> Response<ResponseBody<B>> {
+    let mut response = if grpc::is_call(request) {
+        GrpcStatus::failure().into_response()
+    } else {
+        let mut response = Response::new(ResponseBody::denial("The request cannot be counted.\n".to_owned()));
+        *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(Problem::TEXT_TYPE));
+        response
+    };
     response.extensions_mut().insert(error);
     response
 }
