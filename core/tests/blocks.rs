@@ -143,6 +143,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("bindings/c/README.md", "c", "bindings/c/tests/readme"),
     ("bindings/c/README.md", "cpp", "bindings/c/tests/readme"),
     ("bindings/go/README.md", "go", "bindings/go/readme"),
+    ("bindings/go/polylimitfasthttp/README.md", "go", "bindings/go/polylimitfasthttp/limit_test.go"),
     (
         "bindings/uniffi/kotlin/README.md",
         "kotlin",

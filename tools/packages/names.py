@@ -7,6 +7,7 @@ HERE = Path(__file__).resolve().parent
 #: The Go modules, of which the first has the library inside.
 GO_MODULES = [
     "polylimit.dev/polylimit",
+    "polylimit.dev/polylimit/polylimitfasthttp",
     "polylimit.dev/polylimit/polylimitgrpc",
     "polylimit.dev/polylimit/polylimitotel",
     "polylimit.dev/polylimit/polylimitprometheus",

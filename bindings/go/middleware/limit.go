@@ -19,6 +19,8 @@ type Framework[R any] struct {
 	Route func(R) string
 	// RoutePath is the attribute "route" of a request whose Route is known; see RoutePattern, which stands in for nil.
 	RoutePath func(R) string
+	// RouterPaths is how the router reads paths; nil where it compares them byte by byte.
+	RouterPaths func(R) polylimit.RouterPaths
 	// PathValue is a parameter of the route; empty when the route has no such parameter.
 	PathValue func(request R, name string) string
 }
@@ -218,6 +220,9 @@ func (l *Limit[R, D]) factsOf(request R, plain *http.Request, route string) (fac
 // attributesOf are the attributes of a request for the rules of a configuration.
 func (l *Limit[R, D]) attributesOf(request R, plain *http.Request, route string) polylimit.RequestAttributes {
 	attributes := polylimit.RequestAttributes{Method: plain.Method, Path: pathOf(plain), Peer: plain.RemoteAddr}
+	if l.framework.RouterPaths != nil {
+		attributes.RouterPaths = l.framework.RouterPaths(request)
+	}
 	attributes.Headers = make([][2]string, 0, len(plain.Header)+1)
 	// net/http keeps it apart.
 	attributes.Headers = append(attributes.Headers, [2]string{"host", plain.Host})

@@ -23,6 +23,8 @@ type Middleware = func(http.Handler) http.Handler
 type Site struct {
 	Name, Handlers string
 	Build          func(on *Handlers) http.Handler
+	// Serve serves a framework that is not on net/http, in place of Build.
+	Serve func(on *Handlers, listener net.Listener) error
 }
 
 // All are the handlers of most sites.
@@ -37,17 +39,22 @@ type Handlers struct {
 // Of is a handler that counts its executions for each client.
 func (h *Handlers) Of(name string) http.Handler {
 	return http.HandlerFunc(func(writer http.ResponseWriter, request *http.Request) {
-		h.mutex.Lock()
-		key := name + " " + request.Header.Get("x-client")
-		h.runs[key]++
-		runs := h.runs[key]
-		h.mutex.Unlock()
-		writer.Header().Set("x-runs", fmt.Sprintf("%s=%d", name, runs))
+		writer.Header().Set("x-runs", h.Count(name, request.Header.Get("x-client")))
 		_, _ = io.WriteString(writer, name)
 	})
 }
 
-func open(options ...polylimit.Option) *polylimit.Limiter {
+// Count counts an execution for a client, and returns the value of the field x-runs.
+func (h *Handlers) Count(name, client string) string {
+	h.mutex.Lock()
+	defer h.mutex.Unlock()
+	key := name + " " + client
+	h.runs[key]++
+	return fmt.Sprintf("%s=%d", name, h.runs[key])
+}
+
+// Open opens a limiter.
+func Open(options ...polylimit.Option) *polylimit.Limiter {
 	limiter, err := polylimit.Open("memory:", options...)
 	if err != nil {
 		log.Fatal(err)
@@ -68,7 +75,7 @@ func Limit(options nethttp.Options) Middleware {
 	if options.Policy == "" {
 		options.Policy = "3/hour fixed_window"
 	}
-	options.Limiter, options.KeyParts = open(), []nethttp.KeyPart{nethttp.Header("x-client")}
+	options.Limiter, options.KeyParts = Open(), []nethttp.KeyPart{nethttp.Header("x-client")}
 	return made(options)
 }
 
@@ -85,13 +92,18 @@ func Rules(attribute string, options nethttp.Options) Middleware {
 
 // RulesFor is Rules with another path or route of the handler user.
 func RulesFor(attribute, user string, options nethttp.Options) Middleware {
+	options.Limiter = Open(polylimit.WithDocument(Document(attribute, user)))
+	return made(options)
+}
+
+// Document is the document whose rules name the path or the route of each handler.
+func Document(attribute, user string) string {
 	text := "polylimit = 1\n"
 	for _, one := range [][3]string{{"login", "POST", "/login"}, {"report", "GET", "/report"}, {"user", "GET", user}} {
 		text += fmt.Sprintf("[policies.%s]\nquotas = \"3/hour fixed_window\"\n[[rules]]\nmatch = { method = %q, %s = %q }\n"+
 			"apply = [{ policy = %q, key = \"{header.x-client}\" }]\n", one[0], one[1], attribute, one[2], one[0])
 	}
-	options.Limiter = open(polylimit.WithDocument(text))
-	return made(options)
+	return text
 }
 
 // VersionOf is the version of a module that this program was built with.
@@ -112,11 +124,16 @@ func Run(framework, version string, sites ...Site) {
 		if err != nil {
 			log.Fatal(err)
 		}
-		server := &http.Server{Handler: site.Build(&Handlers{runs: map[string]int{}}), ErrorLog: log.New(io.Discard, "", 0)}
-		server.Protocols = new(http.Protocols)
-		server.Protocols.SetHTTP1(true)
-		server.Protocols.SetUnencryptedHTTP2(true)
-		go func() { log.Fatal(server.Serve(listener)) }()
+		on := &Handlers{runs: map[string]int{}}
+		serve := func() error { return site.Serve(on, listener) }
+		if site.Serve == nil {
+			server := &http.Server{Handler: site.Build(on), ErrorLog: log.New(io.Discard, "", 0)}
+			server.Protocols = new(http.Protocols)
+			server.Protocols.SetHTTP1(true)
+			server.Protocols.SetUnencryptedHTTP2(true)
+			serve = func() error { return server.Serve(listener) }
+		}
+		go func() { log.Fatal(serve()) }()
 		fmt.Println("listening", site.Name, listener.Addr().(*net.TCPAddr).Port, site.Handlers)
 	}
 	fmt.Println("version", framework, version)
