@@ -1,5 +1,5 @@
 //! HTTP: limits in front of handlers, response fields, the client's address behind proxies, the wait that a response asks for, clients that
-//! throttle themselves, a layer for tower, and a middleware for reqwest.
+//! throttle themselves, a layer for tower, and middlewares for actix-web and reqwest.
 
 pub mod client;
 pub mod guard;
@@ -11,6 +11,8 @@ pub(crate) mod server_wait;
 pub mod tower;
 
 pub use crate::http::server_wait::server_wait;
+#[cfg(feature = "actix")]
+pub use crate::http::tower::actix;
 pub use polylimit_document::client_address::{
     ClientAddress, ClientAddressRules, ClientAddressRulesBuilder, ForwardingHeader,
 };

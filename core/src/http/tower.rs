@@ -46,6 +46,9 @@
 //! Quotas without a name, such as `policy("100/minute")`, are one budget for all layers with the same quotas, unless a
 //! [`scope`](RateLimitBuilder::scope) names their budget or [`route`](RateLimitBuilder::route) finds the route of a request.
 
+#[cfg(feature = "actix")]
+#[doc(hidden)]
+pub mod actix;
 mod body;
 mod builder;
 mod grpc;

@@ -1,21 +1,14 @@
-//! Every case of `tests/conformance/guard.json`, `guard_reservations.json` and `guard_meters.json` through layers in front of an axum server.
+//! Every case of `tests/conformance/guard.json`, `guard_reservations.json` and `guard_meters.json` through layers in front of the server that
+//! the module `framework` of the test has.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
 use std::fs::{self, OpenOptions, Permissions};
-use std::net::SocketAddr;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use axum::Router;
-use axum::body::Body;
-use axum::extract::{ConnectInfo, State};
-use axum::http::request::Parts;
-use axum::http::{Response, StatusCode};
-use axum::routing::any;
-use futures_util::{StreamExt, stream};
+use http::request::Parts;
+use http::{Response, StatusCode};
 use polylimit::clock::ManualClock;
 use polylimit::http::ClientAddressRules;
 use polylimit::http::headers::HeaderSettings;
@@ -23,9 +16,9 @@ use polylimit::http::tower::{OnOutage, RateLimitBuilder, RateLimitLayer, client_
 use polylimit::storage::Outage;
 use polylimit::{Error, Limiter, Policy, Request};
 use serde_json::Value;
-use tokio::sync::oneshot;
 
-use crate::service::{Received, Service};
+use crate::framework::{Body, Unfinished, peer, serve, text_body};
+use crate::service::Received;
 
 #[test]
 fn all_cases_agree() {
@@ -54,9 +47,7 @@ fn run(case: &Value) {
         return;
     }
     let unfinished = Unfinished::default();
-    let app = Router::new().route("/", any(handle)).with_state(unfinished.clone());
-    let app = layers.unwrap().into_iter().rev().fold(app, Router::layer);
-    let service = Service::start(app);
+    let service = serve(layers.unwrap(), unfinished.clone());
     let mut open = HashMap::new();
     for (at, request) in case["requests"].as_array().unwrap().iter().enumerate() {
         let name = format!("{name}, request {at}");
@@ -117,36 +108,6 @@ fn headers_of(request: &Value) -> Vec<(&str, String)> {
     given.chain(ordered).collect()
 }
 
-/// The responses that wait for their end, by name.
-type Unfinished = Arc<Mutex<HashMap<String, oneshot::Sender<()>>>>;
-
-/// The handler behind the layers. A handler of axum cannot fail but by its response.
-async fn handle(State(unfinished): State<Unfinished>, request: axum::extract::Request) -> Response<Body> {
-    let header = |name: &str| request.headers().get(name).map(|value| value.to_str().unwrap());
-    let status = if header("x-fail").is_some() { "500" } else { header("x-respond").unwrap_or("200") };
-    let mut response = Response::builder().status(status.parse::<u16>().unwrap()).header("x-handled", "1");
-    if let Some(spent) = header("x-spent") {
-        response = response.header("x-spent", spent);
-    }
-    if let Some(kind) = header("x-content-type") {
-        response = response.header("content-type", kind);
-    }
-    if let Some(pieces) = header("x-body") {
-        let pieces: Vec<String> = serde_json::from_str(pieces).unwrap();
-        return response
-            .body(Body::from_stream(stream::iter(pieces.into_iter().map(Ok::<_, Infallible>))))
-            .unwrap();
-    }
-    let Some(name) = header("x-open") else { return response.body(Body::empty()).unwrap() };
-    let (end, ended) = oneshot::channel();
-    unfinished.lock().unwrap().insert(name.to_owned(), end);
-    let last = stream::once(async {
-        ended.await.unwrap();
-        Ok::<_, Infallible>("last")
-    });
-    response.body(Body::from_stream(stream::iter([Ok("first ")]).chain(last))).unwrap()
-}
-
 fn limiter(case: &Value, store: &str) -> Limiter {
     let mut builder = Limiter::builder();
     let outage = case.get("outage").map(|outage| outage.as_str().unwrap().parse::<Outage>().unwrap());
@@ -187,7 +148,6 @@ fn header(request: &Parts, name: &Value) -> Option<String> {
 
 /// The layer with these options.
 fn layer(given: &Value, limiter: Limiter) -> Result<RateLimitLayer<Body>, Error> {
-    let peer = |request: &Parts| Some(request.extensions.get::<ConnectInfo<SocketAddr>>()?.0.ip());
     let rules = ClientAddressRules::builder().build()?;
     let mut builder: RateLimitBuilder<Body> = RateLimitLayer::builder(limiter, client_address(rules, peer));
     for (option, value) in given.as_object().unwrap() {
@@ -236,7 +196,7 @@ fn layer(given: &Value, limiter: Limiter) -> Result<RateLimitLayer<Body>, Error>
             "on_denied" => builder.on_denied(move |_, _| {
                 let status = u16::try_from(value["status"].as_u64().unwrap()).unwrap();
                 let response = Response::builder().status(StatusCode::from_u16(status).unwrap());
-                response.body(Body::from(value["body"].as_str().unwrap().to_owned())).unwrap()
+                response.body(text_body(value["body"].as_str().unwrap().to_owned())).unwrap()
             }),
             "on_outage" => builder.on_outage(move |_, _| match value.as_str().unwrap() {
                 "admit" => OnOutage::Admit,

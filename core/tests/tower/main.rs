@@ -9,6 +9,7 @@
 
 mod answers;
 mod configuration;
+mod framework;
 mod guard_cases;
 mod held;
 mod layers;

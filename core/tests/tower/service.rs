@@ -1,5 +1,6 @@
-//! An axum service on a real socket, and a client of it.
+//! A service on a real socket, and a client of it.
 
+use std::any::Any;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -7,7 +8,6 @@ use axum::Router;
 use polylimit::clock::ManualClock;
 use polylimit::{Limiter, Policy};
 use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
 use ureq::Agent;
 use ureq::http::Response;
 
@@ -15,7 +15,8 @@ use ureq::http::Response;
 pub(crate) struct Service {
     address: SocketAddr,
     agent: Agent,
-    _runtime: Runtime,
+    /// What ends the server when it is dropped.
+    _running: Box<dyn Any + Send + Sync>,
 }
 
 /// The response that a client received.
@@ -48,13 +49,18 @@ impl Service {
         let address = listener.local_addr().unwrap();
         let app = app.into_make_service_with_connect_info::<SocketAddr>();
         runtime.spawn(async move { axum::serve(listener, app).await });
+        Self::at(address, Box::new(runtime))
+    }
+
+    /// The server at an address, which runs until `running` is dropped.
+    pub(crate) fn at(address: SocketAddr, running: Box<dyn Any + Send + Sync>) -> Self {
         let config = Agent::config_builder()
             .http_status_as_error(false)
             .timeout_global(Some(Duration::from_secs(30)))
             // A server may close a connection whose request it has answered without reading all of it.
             .max_idle_connections(0)
             .build();
-        Self { address, agent: config.into(), _runtime: runtime }
+        Self { address, agent: config.into(), _running: running }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

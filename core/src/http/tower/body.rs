@@ -47,6 +47,15 @@ impl<B> ResponseBody<B> {
         Self { content: Content::Denial { text: None }, hold: None, reads_body: false }
     }
 
+    /// The service's own body, or the text of a denial.
+    #[cfg(feature = "actix")]
+    pub(crate) fn into_content(self) -> Result<B, Bytes> {
+        match self.content {
+            Content::Own { body } => Ok(body),
+            Content::Denial { text } => Err(text.unwrap_or_default()),
+        }
+    }
+
     /// The same body, which ends the request when it ends.
     pub(crate) fn holding(self, hold: RequestHold) -> Self {
         Self { reads_body: hold.reads_body(), hold: Some(hold), ..self }

@@ -173,7 +173,8 @@ fn percent_encoded(text: &str) -> String {
     encoded
 }
 
-fn hex(digit: u8) -> char {
+/// A digit of an escape.
+pub(super) fn hex(digit: u8) -> char {
     char::from(b"0123456789ABCDEF"[usize::from(digit)])
 }
 
