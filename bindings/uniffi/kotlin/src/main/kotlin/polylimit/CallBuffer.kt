@@ -66,7 +66,10 @@ internal class CallBuffer(
     fun putRecord(): CallBuffer = putByte(RECORD)
 
     /** Performs the call. Returns false if a queue has the answer later, or the caller did not want to wait. */
-    fun perform(target: Long): Boolean {
+    fun perform(target: Long): Boolean = outcome(target) >= 0
+
+    /** As [perform], but returns [DirectCalls.PENDING] or [DirectCalls.HAS_TO_WAIT] where there is no answer. */
+    fun outcome(target: Long): Int {
         var length = DirectCalls.call(target, address, memory.capacity())
         if (length == DirectCalls.TOO_LARGE) {
             val (kept, needed) = memory.getLong(0) to memory.getInt(8)
@@ -76,11 +79,14 @@ internal class CallBuffer(
         }
         if (length >= 0) {
             memory.position(0).limit(length)
-            return true
+        } else {
+            check(length == DirectCalls.PENDING || length == DirectCalls.HAS_TO_WAIT) { "a direct call returned $length" }
         }
-        check(length == DirectCalls.PENDING || length == DirectCalls.HAS_TO_WAIT) { "a direct call returned $length" }
-        return false
+        return length
     }
+
+    /** One of the two addresses of checks that a guard's call has in place of an answer while it is pending. */
+    fun pendingAddress(index: Int): Long = memory.getLong(index * Long.SIZE_BYTES)
 
     /** Whether the answer goes on; an empty one is nothing. */
     fun hasMore(): Boolean = memory.hasRemaining()

@@ -10,7 +10,7 @@ import java.util.concurrent.atomic.AtomicLong
 internal object Completions {
     private const val CAPACITY = 65_536
 
-    private val waiting = ConcurrentHashMap<Long, WaitingCall<*>>()
+    private val waiting = ConcurrentHashMap<Long, Waiting>()
     private val lastTag = AtomicLong()
 
     /** The native queue. It lives as long as the native library. */
@@ -25,7 +25,7 @@ internal object Completions {
 
     val thread = SharedThread("polylimit-completions", ::stopWaiting, waiting::isNotEmpty, ::takeAnswers)
 
-    fun add(call: WaitingCall<*>): Long {
+    fun add(call: Waiting): Long {
         val tag = lastTag.incrementAndGet()
         call.tag = tag
         waiting[tag] = call

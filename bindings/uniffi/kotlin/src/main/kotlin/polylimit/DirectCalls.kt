@@ -32,6 +32,7 @@ internal object DirectCalls {
     const val PEEK_TOGETHER = 28
     const val RESERVE_TOGETHER = 29
     const val DECIDE = 32
+    const val CONTINUE = 33
     const val OVERRULE = 34
     const val FINISH = 35
     const val OUTCOMES = 36

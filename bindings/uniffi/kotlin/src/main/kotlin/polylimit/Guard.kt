@@ -2,6 +2,7 @@ package polylimit
 
 import java.lang.ref.Cleaner
 import java.lang.ref.Reference
+import java.util.concurrent.CompletableFuture
 
 /**
  * What is known about a request.
@@ -100,7 +101,7 @@ public class GuardAnswer internal constructor(
 
 /**
  * A limit on the requests of a web framework, made by [Limiter.guard]. It decides in one native call, and waits for the store on the
- * caller's thread.
+ * caller's thread, unless the method's name ends in `Future`.
  */
 public class Guard internal constructor(
     private val native: NativeGuard,
@@ -159,6 +160,32 @@ public class Guard internal constructor(
             buffer.reply(facts.outer, GuardCheck(this, facts))
         }
 
+    /**
+     * As [decide], without waiting on the caller's thread. The future is complete when this returns, unless the store has to be waited for;
+     * then what depends on it runs on the common pool. Cancelling the future closes its check.
+     */
+    public fun decideFuture(facts: GuardFacts): CompletableFuture<GuardAnswer> {
+        val check = GuardCheck(this, facts)
+        val call =
+            object : GuardCall<GuardAnswer>(this, check) {
+                override fun read(buffer: CallBuffer) = buffer.reply(facts.outer, check)
+
+                override fun submitted(buffer: CallBuffer) {
+                    check.keep(buffer.pendingAddress(0))
+                    facts.outer?.keep(buffer.pendingAddress(1))
+                }
+
+                override fun giveBack(answer: GuardAnswer) = check.close()
+            }
+        val outer = facts.outer
+        val write = { buffer: CallBuffer ->
+            this.write(facts, buffer)
+            if (outer == null) buffer.putByte(0) else outer.writeAsOuter(buffer)
+        }
+        // Nothing ends the outer check while native code looks at it.
+        return if (outer == null) call.start(DirectCalls.DECIDE, write) else synchronized(outer) { call.start(DirectCalls.DECIDE, write) }
+    }
+
     internal fun write(
         facts: GuardFacts,
         buffer: CallBuffer,
@@ -170,9 +197,9 @@ public class Guard internal constructor(
     internal fun perform(
         buffer: CallBuffer,
         target: Long,
-    ) {
+    ): Int {
         try {
-            buffer.perform(target)
+            return buffer.outcome(target)
         } finally {
             // Its native object must not be freed before.
             Reference.reachabilityFence(this)
@@ -227,7 +254,7 @@ public class GuardCheck internal constructor(
     @Throws(PolylimitException::class)
     public fun overrule(admit: Boolean? = null): GuardAnswer {
         val address = kept?.address
-        if (!isPending || address == null) throw PolylimitException.InvalidArgument("the check is concluded: only an outage is overruled")
+        if (!isPending || address == null) throw concluded()
         isPending = false
         return CallBuffer.use { buffer ->
             buffer.begin(DirectCalls.OVERRULE).putByte(if (admit == null) 2 else if (admit) 1 else 0)
@@ -236,6 +263,23 @@ public class GuardCheck internal constructor(
         }
     }
 
+    /** As [overrule], without waiting on the caller's thread; see [Guard.decideFuture]. */
+    @Synchronized
+    @JvmOverloads
+    public fun overruleFuture(admit: Boolean? = null): CompletableFuture<GuardAnswer> {
+        if (!isPending || kept == null) return CompletableFuture.failedFuture(concluded())
+        isPending = false
+        val call =
+            object : GuardCall<GuardAnswer>(guard, this) {
+                override fun read(buffer: CallBuffer) = buffer.reply(null, this@GuardCheck)
+
+                override fun giveBack(answer: GuardAnswer) = close()
+            }
+        return call.start(DirectCalls.OVERRULE) { it.putByte(if (admit == null) 2 else if (admit) 1 else 0) }
+    }
+
+    private fun concluded() = PolylimitException.InvalidArgument("the check is concluded: only an outage is overruled")
+
     /**
      * Ends the check when there is a response. A response that does not count gives its units back. Returns the fields of the
      * response after that. Later calls change nothing.
@@ -243,13 +287,32 @@ public class GuardCheck internal constructor(
     @Synchronized
     public fun finish(counts: Boolean): Map<String, String> {
         // Without other guards nothing changes for a response that counts.
-        val isChanged = kept != null || (!counts && own.isNotEmpty())
-        if (known == null && isChanged) {
-            val (left, outcomes) = read(DirectCalls.FINISH) { it.put(counts) }
-            fields = left
-            known = outcomes
-            if (!holds) released()
+        if (changesWith(counts)) finished(read(DirectCalls.FINISH) { it.put(counts) })
+        return fields
+    }
+
+    /** As [finish], without waiting on the caller's thread; see [Guard.decideFuture]. */
+    @Synchronized
+    public fun finishFuture(counts: Boolean): CompletableFuture<Map<String, String>> {
+        if (!changesWith(counts)) return CompletableFuture.completedFuture(fields)
+        val call =
+            object : GuardCall<Map<String, String>>(guard, this) {
+                override fun read(buffer: CallBuffer) = finished(buffer.outcomes())
+
+                override fun submitted(buffer: CallBuffer) = keep(buffer.pendingAddress(0))
+            }
+        return call.start(DirectCalls.FINISH) { buffer ->
+            buffer.put(counts)
+            if (kept == null) write(buffer)
         }
+    }
+
+    private fun changesWith(counts: Boolean) = known == null && (kept != null || (!counts && own.isNotEmpty()))
+
+    private fun finished(answer: Pair<Map<String, String>, List<Outcome>>): Map<String, String> {
+        fields = answer.first
+        known = answer.second
+        if (!holds) released()
         return fields
     }
 
@@ -352,20 +415,24 @@ public class GuardCheck internal constructor(
         holds = step == HOLDS
     }
 
+    /** The address of the native check; 0 where there is none. */
+    internal val address: Long get() = kept?.address ?: 0
+
     /** Owns the native check from here on. */
     internal fun keep(address: Long) {
         if (address != 0L) kept = KeptCheck(this, address)
     }
 
-    internal fun writeAsOuter(buffer: CallBuffer) {
+    internal fun writeAsOuter(buffer: CallBuffer): CallBuffer {
         val address = kept?.address
-        if (address != null) buffer.putByte(1).putLong(address) else write(buffer.putByte(2))
+        return if (address != null) buffer.putByte(1).putLong(address) else write(buffer.putByte(2))
     }
 
-    private fun write(buffer: CallBuffer) {
+    private fun write(buffer: CallBuffer): CallBuffer {
         guard.write(facts, buffer)
         buffer.putInt(own.size)
         for (decision in own) buffer.putDecision(decision)
+        return buffer
     }
 
     private inline fun read(

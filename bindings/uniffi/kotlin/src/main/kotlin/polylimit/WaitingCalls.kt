@@ -8,18 +8,26 @@ import java.util.concurrent.ForkJoinPool
 import kotlin.coroutines.ContinuationInterceptor
 import kotlin.coroutines.resumeWithException
 
+/** What [Completions] hand an answer to. */
+internal interface Waiting {
+    /** The number by which [Completions] know it. */
+    var tag: Long
+
+    /** Reads the answer on the thread of [Completions], which runs no code of the program. */
+    fun receiveFrom(buffer: CallBuffer)
+}
+
 /** A call whose answer is not known yet. */
 internal abstract class WaitingCall<T : Any>(
     private val target: CallTarget,
     private val call: Call<T>,
-) {
-    /** The number by which [Completions] know it. */
-    @Volatile var tag = 0L
+) : Waiting {
+    @Volatile override var tag = 0L
 
     /** Takes the answer or the error on the thread of [Completions], which runs no code of the program. */
     abstract fun receive(answer: Result<T>)
 
-    fun receiveFrom(buffer: CallBuffer) = receive(runCatching { call.read(buffer) })
+    override fun receiveFrom(buffer: CallBuffer) = receive(runCatching { call.read(buffer) })
 
     /** Gives the call up: an acquire or a reserve leaves the queue, and what was spent or set aside for it is given back. */
     fun cancel() {

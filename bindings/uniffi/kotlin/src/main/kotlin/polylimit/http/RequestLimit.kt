@@ -3,8 +3,10 @@ package polylimit.http
 import polylimit.GuardAnswer
 import polylimit.GuardCheck
 import polylimit.GuardFacts
+import polylimit.GuardOutage
 import polylimit.PolylimitException
 import polylimit.RequestAttributes
+import java.util.concurrent.CompletableFuture
 
 /** What a limit reads of the requests of a web framework. */
 public interface RequestReader<Q> {
@@ -96,29 +98,79 @@ public class RequestLimit<Q, R>
             request: Q,
             outer: GuardCheck?,
         ): GuardAnswer? {
+            val answer = guard.decide(facts(request, outer) ?: return null)
+            val outage = answer.outage ?: return answer
+            return answer.check.overrule(ruling(request, answer, outage))
+        }
+
+        /**
+         * As [decide], without waiting on the caller's thread: the future is complete when this returns, unless the store has to be waited
+         * for. What depends on it then runs on the common pool, and so does `onOutage`.
+         */
+        @Throws(PolylimitException::class)
+        public fun decideFuture(
+            request: Q,
+            outer: GuardCheck?,
+        ): CompletableFuture<GuardAnswer?> {
+            val facts = facts(request, outer) ?: return CompletableFuture.completedFuture(null)
+            val result = CompletableFuture<GuardAnswer?>()
+            result.follow(guard.decideFuture(facts)) { answer ->
+                val outage = answer.outage
+                when (outage) {
+                    null -> result.give(answer)
+                    else -> result.follow(answer.check.overruleFuture(ruling(request, answer, outage))) { result.give(it) }
+                }
+            }
+            return result
+        }
+
+        /** Goes on when a step is done; a caller that cancels gives the step up. */
+        private fun CompletableFuture<GuardAnswer?>.follow(
+            step: CompletableFuture<GuardAnswer>,
+            then: (GuardAnswer) -> Unit,
+        ) {
+            step.whenComplete { answer, failure ->
+                if (failure == null) runCatching { then(answer) }.onFailure(::completeExceptionally) else completeExceptionally(failure)
+            }
+            whenComplete { _, _ -> if (isCancelled) step.cancel(false) }
+        }
+
+        private fun CompletableFuture<GuardAnswer?>.give(answer: GuardAnswer) {
+            if (!complete(answer)) answer.check.close()
+        }
+
+        /** What is known about a request; null if it is not limited. */
+        private fun facts(
+            request: Q,
+            outer: GuardCheck?,
+        ): GuardFacts? {
             if (!appliesTo(request)) return null
             if (options.skip?.test(request) == true) return null
             val policies = options.policyFunction?.let { it.apply(request).orEmpty() }
             if (policies?.isEmpty() == true) return null
-            val answer =
-                guard.decide(
-                    GuardFacts(
-                        key = options.key?.apply(request)?.ifEmpty { null }?.encodeToByteArray(),
-                        parts = if (parts.isEmpty()) emptyList() else parts.map { (kind, name) -> part(request, kind, name)?.ifEmpty { null }?.encodeToByteArray() },
-                        peer = reader.peer(request).orEmpty().ifEmpty { THIS_HOST },
-                        forwarded = forwarded?.let { reader.lines(request, it) }.orEmpty(),
-                        cost = options.cost?.applyAsLong(request),
-                        policies = policies,
-                        accept = reader.lines(request, "Accept").firstOrNull(),
-                        route = if (guard.isPerRoute) reader.budget(request) else null,
-                        outer = outer,
-                        attributes = if (guard.isByConfiguration) attributes(request) else null,
-                        costs = options.costs(request),
-                    ),
-                )
-            val outage = answer.outage ?: return answer
+            return GuardFacts(
+                key = options.key?.apply(request)?.ifEmpty { null }?.encodeToByteArray(),
+                parts = if (parts.isEmpty()) emptyList() else parts.map { (kind, name) -> part(request, kind, name)?.ifEmpty { null }?.encodeToByteArray() },
+                peer = reader.peer(request).orEmpty().ifEmpty { THIS_HOST },
+                forwarded = forwarded?.let { reader.lines(request, it) }.orEmpty(),
+                cost = options.cost?.applyAsLong(request),
+                policies = policies,
+                accept = reader.lines(request, "Accept").firstOrNull(),
+                route = if (guard.isPerRoute) reader.budget(request) else null,
+                outer = outer,
+                attributes = if (guard.isByConfiguration) attributes(request) else null,
+                costs = options.costs(request),
+            )
+        }
+
+        /** What the program says about an outage. */
+        private fun ruling(
+            request: Q,
+            answer: GuardAnswer,
+            outage: GuardOutage,
+        ): Boolean? {
             val rateLimit = if (outage.error == null) RateLimit(answer.check).also { it.outcomes } else null
-            return answer.check.overrule(options.onOutage?.apply(OutageEvent(request, rateLimit, outage.error)))
+            return options.onOutage?.apply(OutageEvent(request, rateLimit, outage.error))
         }
 
         /** The fields that a denial needs so that a page of the request's origin may read it, unless it has `access-control-allow-origin`. */
@@ -148,6 +200,13 @@ public class RequestLimit<Q, R>
             request: Q,
             response: R,
         ): Map<String, String> = check.finish(options.count?.test(request, response) ?: true)
+
+        /** As [finish], without waiting on the caller's thread; see [decideFuture]. */
+        public fun finishFuture(
+            check: GuardCheck,
+            request: Q,
+            response: R,
+        ): CompletableFuture<Map<String, String>> = check.finishFuture(options.count?.test(request, response) ?: true)
 
         /** Whether the response may report what was spent, so that it has to be passed to the check. */
         public fun readsResponse(check: GuardCheck): Boolean = check.holds && (options.hasMeters || guard.isByConfiguration)
