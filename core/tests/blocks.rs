@@ -154,6 +154,11 @@ const COVERED: &[(&str, &str, &str)] = &[
         "java",
         "bindings/uniffi/kotlin/src/test/kotlin/readme/ReadmeTest.kt",
     ),
+    (
+        "bindings/uniffi/kotlin/README.md",
+        "properties",
+        "bindings/uniffi/kotlin/frameworks/starter/StarterChecks.java",
+    ),
     ("bindings/uniffi/ruby/README.md", "ruby", "bindings/uniffi/ruby/test/documentation_test.rb"),
     (
         "docs/migrate/from-bucket4j.md",

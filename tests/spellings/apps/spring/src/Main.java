@@ -201,6 +201,9 @@ class Main {
     open("path_rules_without_case", ALL);
     if (canAcceptSuffix()) open("path_rules_with_suffix", ALL);
     open("override", ALL, "spring.mvc.hiddenmethod.filter.enabled=true");
+    // The limit of the properties: a filter, and an interceptor.
+    open("properties", ALL, "polylimit.web.policy=" + QUOTAS, "polylimit.web.key=header:x-client");
+    open("properties_after_routing", ALL, "polylimit.web.policy=" + QUOTAS, "polylimit.web.key=header:x-client", "polylimit.web.at=interceptor");
     open("separate", "GET:/a/1,GET:/b/1,POST:/a/1,GET:/c/1,GET:/d/1");
     System.out.println("version spring-boot " + SpringBootVersion.getVersion());
     System.out.println("note route in the interceptor");

@@ -9,13 +9,12 @@ import java.nio.file.Path
 internal class Page(
     private val path: String,
 ) {
-    /** Fails unless all examples of the page stand word for word in the source of their language, which runs them. */
+    /** Fails unless all examples of the page stand word for word in a source of their language, which runs them. */
     fun isMadeOf(vararg sources: Pair<String, String>) {
-        val statements = sources.associate { (language, source) -> language to statements(Path.of(source)) }
+        val statements = sources.groupBy({ it.first }) { statements(Path.of(it.second)) }.mapValues { it.value.joinToString("") }
         val page = Files.readString(Path.of(path))
         val examples = Regex("^```(\\w+)\n(.*?)^```$", setOf(RegexOption.MULTILINE, RegexOption.DOT_MATCHES_ALL)).findAll(page)
-        // Commands of a shell are checked with those of all pages.
-        for ((_, language, example) in examples.map { it.groupValues }.filter { it[1] != "sh" }) {
+        for ((_, language, example) in examples.map { it.groupValues }.filter { it[1] !in ELSEWHERE }) {
             val lines = example.replace("\"redis://localhost\"", "redis").lines().map(String::trim).filter(String::isNotEmpty)
             val (imports, code) = lines.partition { it.startsWith("import ") }
             val source = statements.getValue(language)
@@ -23,6 +22,11 @@ internal class Page(
             assertTrue(source.contains("\n${code.joinToString("\n")}\n"), "$language does not say:\n$example")
         }
         assertEquals(page.lines().count { it.startsWith("```") }, 2 * examples.count())
+    }
+
+    private companion object {
+        /** Commands of a shell are checked with those of all pages, and properties with Spring Boot. */
+        val ELSEWHERE = setOf("sh", "properties")
     }
 
     private fun statements(source: Path): String =

@@ -3,6 +3,7 @@ package readme
 import jakarta.servlet.Filter
 import kotlinx.coroutines.runBlocking
 import org.junit.jupiter.api.Assertions.assertEquals
+import org.junit.jupiter.api.Assertions.assertNotNull
 import org.junit.jupiter.api.Assertions.assertTrue
 import org.junit.jupiter.api.Test
 import org.springframework.web.servlet.config.annotation.InterceptorRegistry
@@ -128,6 +129,9 @@ class ReadmeTest {
     @Test
     fun `the example in Java`() = JavaReadme.run(redis)
 
+    @Test
+    fun `the example of WebFlux`() = Limiter.of(mapOf("api" to "100/minute")).use { JavaWebFlux().limits(it) }.let(::assertNotNull)
+
     /** On a server that admits no connection without them. */
     @Test
     fun `the examples of credentials`() =
@@ -141,5 +145,6 @@ class ReadmeTest {
         Page("README.md").isMadeOf(
             "kotlin" to "src/test/kotlin/readme/ReadmeTest.kt",
             "java" to "src/test/java/readme/JavaReadme.java",
+            "java" to "src/test/java/readme/JavaWebFlux.java",
         )
 }
