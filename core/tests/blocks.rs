@@ -72,6 +72,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/recipes/model-gateway.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/webhooks.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/background-jobs.md", "js", "tests/recipes/recipes.test.cjs"),
+    ("docs/recipes/bullmq.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/outgoing-calls.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/login.md", "go", "tests/recipes/run_go"),
     ("docs/recipes/api-plans.md", "go", "tests/recipes/run_go"),

@@ -15,7 +15,7 @@ const { withRedis } = require(join(bindings, "tests", "support", "redis.cjs"));
 const { until } = require(join(bindings, "tests", "support", "until.cjs"));
 
 /** Loads the program of a page from a folder with the page's document, and gives `body` what it exports. */
-async function recipe(page, standsFor, body) {
+async function recipe(page, standsFor, body, bullmq = "bullmq") {
   const content = await readFile(join(__dirname, "..", "..", "docs", "recipes", page), "utf8");
   let [, program] = content.match(/^```js\n(.*?)^```/ms);
   for (const [named, here] of Object.entries(standsFor)) {
@@ -28,6 +28,7 @@ async function recipe(page, standsFor, body) {
     await mkdir(join(folder, "node_modules"));
     await symlink(bindings, join(folder, "node_modules", "polylimit"));
     await symlink(join(bindings, "node_modules", "express"), join(folder, "node_modules", "express"));
+    await symlink(join(bindings, "node_modules", bullmq), join(folder, "node_modules", "bullmq"));
     await writeFile(join(folder, "program.cjs"), program);
     const document = content.match(/^```toml\n(.*?)^```/ms);
     if (document) await writeFile(join(folder, "limits.toml"), document[1]);
@@ -239,3 +240,121 @@ test("background jobs: two of a tenant run at a time, each is charged once, and 
     }),
   );
 });
+
+for (const version of ["bullmq5-oldest", "bullmq"]) {
+  const { Queue, Worker } = require(join(bindings, "node_modules", version));
+  const number = require(join(bindings, "node_modules", version, "package.json")).version;
+
+  /** Runs `body` with the program of the page, and with what opens queues, workers and events on the same Redis. */
+  const withQueues = (policies, body) =>
+    withRedis(async ({ url, port }) => {
+      const opened = [];
+      const connection = { host: "127.0.0.1", port, maxRetriesPerRequest: null };
+      const open = (Class, ...given) => {
+        const made = new Class(...given.slice(0, -1), { ...given.at(-1), connection });
+        made.on("error", () => {});
+        opened.unshift(made);
+        return made;
+      };
+      const standsFor = { "redis://localhost": patient(url), ...policies };
+      await recipe(
+        "bullmq.md",
+        standsFor,
+        async (program) => {
+          try {
+            await body(program, open);
+          } finally {
+            for (const made of opened) await made.close();
+            program.limiter.close();
+          }
+        },
+        version,
+      );
+    });
+
+  test(`BullMQ ${number}: jobs over a tenant's limit wait in the queue without an attempt, and others pass them`, async () => {
+    const limits = { '"100/minute"': '"2/second fixed_window"', '"50/second token_bucket"': '"1000/second"' };
+    await withQueues(limits, async ({ mails }, open) => {
+      const queue = open(Queue, "mails", {});
+      const sent = [];
+      const send = async (job) => sent.push(`${job.data.tenant} ${job.attemptsMade}`);
+      for (let each = 0; each < 6; each += 1) await queue.add("mail", { tenant: "acme" });
+      await queue.add("mail", { tenant: "globex" });
+      const began = Date.now();
+      const worker = open(
+        Worker,
+        "mails",
+        mails(send, () => worker),
+        { concurrency: 1 },
+      );
+      await until(() => sent.length === 7, "seven mails", 60_000);
+      // Windows of a second: the six jobs of a tenant take three of them.
+      assert.ok(Date.now() - began >= 1000, `${Date.now() - began} ms`);
+      assert.ok(sent.indexOf("globex 0") < 6, `${sent}`);
+      assert.ok(
+        sent.every((line) => line.endsWith(" 0")),
+        `${sent}`,
+      );
+      const counts = await queue.getJobCounts("failed", "delayed", "active", "completed");
+      assert.deepEqual(counts, { failed: 0, delayed: 0, active: 0, completed: 7 });
+    });
+  });
+
+  test(`BullMQ ${number}: a limit of all pauses the queue, and every job runs in the end`, async () => {
+    const limits = { '"50/second token_bucket"': '"2/second fixed_window"' };
+    await withQueues(limits, async ({ mails }, open) => {
+      const queue = open(Queue, "mails", {});
+      const sent = [];
+      const send = async (job) => sent.push(job.data.tenant);
+      const began = Date.now();
+      for (let each = 0; each < 6; each += 1) await queue.add("mail", { tenant: `tenant ${each}` });
+      for (let each = 0; each < 2; each += 1) {
+        const worker = open(
+          Worker,
+          "mails",
+          mails(send, () => worker),
+          { concurrency: 2 },
+        );
+      }
+      await until(() => sent.length === 6, "six mails", 60_000);
+      assert.ok(Date.now() - began >= 1000, `${Date.now() - began} ms`);
+      assert.equal((await queue.getJobCounts("failed")).failed, 0);
+      assert.equal(new Set(sent).size, 6);
+    });
+  });
+
+  test(`BullMQ ${number}: a tenant runs two exports at a time, and its workers take those of others`, async () => {
+    await withQueues({ "1000, 1000": "50, 50" }, async ({ buildExports, limiter }, open) => {
+      const queue = open(Queue, "exports", {});
+      const running = { acme: 0, globex: 0 };
+      const most = { acme: 0, globex: 0 };
+      let built = 0;
+      const bothRun = deferred();
+      const build = async ({ data: { tenant } }) => {
+        running[tenant] += 1;
+        most[tenant] = Math.max(most[tenant], running[tenant]);
+        if (running.acme === 2 && running.globex === 1) bothRun.resolve();
+        // Two jobs of one tenant hold their slots until a job of the other one runs.
+        await bothRun.promise;
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        running[tenant] -= 1;
+        built += 1;
+      };
+      for (let each = 0; each < 5; each += 1) await queue.add("export", { tenant: "acme" });
+      await queue.add("export", { tenant: "globex" });
+      for (let each = 0; each < 2; each += 1) open(Worker, "exports", buildExports(build), { concurrency: 4 });
+      await until(() => built === 6, "six exports", 60_000);
+      assert.deepEqual(most, { acme: 2, globex: 1 });
+      assert.ok((await limiter.peek("acme", "exports")).allowed);
+    });
+  });
+}
+
+/** A promise that is resolved from outside: Node 20 has none. */
+function deferred() {
+  let resolve;
+  const promise = new Promise((fulfil) => {
+    resolve = fulfil;
+  });
+  return { promise, resolve };
+}
