@@ -1,5 +1,6 @@
 package readme
 
+import io.grpc.ServerServiceDefinition
 import jakarta.servlet.Filter
 import kotlinx.coroutines.runBlocking
 import org.junit.jupiter.api.Assertions.assertEquals
@@ -130,6 +131,12 @@ class ReadmeTest {
     fun `the example in Java`() = JavaReadme.run(redis)
 
     @Test
+    fun `the example of gRPC`() =
+        Limiter.of(mapOf("api" to "100/minute")).use { limiter ->
+            assertEquals("shop.Shop", JavaGrpc.limited(ServerServiceDefinition.builder("shop.Shop").build(), limiter).serviceDescriptor.name)
+        }
+
+    @Test
     fun `the example of WebFlux`() = Limiter.of(mapOf("api" to "100/minute")).use { JavaWebFlux().limits(it) }.let(::assertNotNull)
 
     /** On a server that admits no connection without them. */
@@ -146,5 +153,6 @@ class ReadmeTest {
             "kotlin" to "src/test/kotlin/readme/ReadmeTest.kt",
             "java" to "src/test/java/readme/JavaReadme.java",
             "java" to "src/test/java/readme/JavaWebFlux.java",
+            "java" to "src/test/java/readme/JavaGrpc.java",
         )
 }
