@@ -8,7 +8,7 @@ const description = JSON.parse(readFileSync(new URL("../package.json", import.me
 
 test("import and require load the same instance of every entry", async () => {
   const entries = Object.keys(description.exports).filter((entry) => entry !== "./package.json");
-  assert.equal(entries.length, 11);
+  assert.equal(entries.length, 13);
   for (const entry of entries) {
     const name = entry.replace(/^\./, "polylimit");
     const [imported, required] = [await import(name), require(name)];

@@ -16,9 +16,13 @@ const run = promisify(execFile);
 const root = join(__dirname, "..");
 
 const FRAMEWORKS = [
+  "@apollo",
+  "@trpc",
   "express",
   "fastify",
   "hono",
+  "graphql",
+  "graphql-yoga",
   "koa",
   "express-rate-limit",
   "@nestjs",
@@ -99,7 +103,7 @@ const MIGRATIONS = [
 test("the packed packages install into an empty folder, and every snippet of the documentation runs there", async () => {
   await installed(async (folder) => {
     const readme = await readFile(join(folder, "node_modules", "polylimit", "README.md"), "utf8");
-    assert.equal(await runSnippets(folder, readme), 15);
+    assert.equal(await runSnippets(folder, readme), 17);
     for (const page of MIGRATIONS) {
       const text = await readFile(join(root, "..", "..", "docs", "migrate", page), "utf8");
       assert.ok((await runSnippets(folder, text)) >= 2, page);
@@ -234,15 +238,17 @@ test("the types are found with every moduleResolution of TypeScript", async () =
       import { rateLimitHook } from "polylimit/fastify";
       import { rateLimit as fetched } from "polylimit/fetch";
       import { createFetch } from "polylimit/fetch-client";
+      import { apolloRateLimit } from "polylimit/graphql";
       import { rateLimit as hono } from "polylimit/hono";
       import { RateLimitGuard } from "polylimit/nest";
       import { addLimiter as observed } from "polylimit/opentelemetry";
       import { addLimiter as exposed } from "polylimit/prometheus";
+      import { rateLimit as trpc } from "polylimit/trpc";
       const limiter = new Limiter("memory:", { policies: { api: "1/s" }, outage: "deny" });
       const decision: Decision = limiter.checkSync("k");
       // @ts-expect-error a limiter is required
       express({ limiter: 5 });
-      export { decision, express, PolylimitStore, rateLimitHook, fetched, createFetch, hono, RateLimitGuard, observed, exposed };
+      export { decision, express, PolylimitStore, rateLimitHook, fetched, createFetch, apolloRateLimit, hono, RateLimitGuard, observed, exposed, trpc };
     `;
     await writeFile(join(folder, "used.ts"), source);
     const settings = ["--noEmit", "--strict", "--skipLibCheck", "--target", "es2022", "--esModuleInterop", "used.ts"];

@@ -1,10 +1,13 @@
 // Compiled in strict mode, and never run: tests of the public types.
 
+import { ApolloServer, type ApolloServerPlugin } from "@apollo/server";
 import type { CanActivate } from "@nestjs/common" with { "resolution-mode": "import" };
+import { initTRPC } from "@trpc/server";
 import type { Request } from "express";
 import express from "express";
 import { rateLimit as limitRequests } from "express-rate-limit";
 import fastify, { type FastifyReply, type FastifyRequest } from "fastify";
+import { createSchema, createYoga, type Plugin } from "graphql-yoga";
 import { Hono } from "hono";
 import Koa from "koa";
 import {
@@ -36,9 +39,11 @@ import { rateLimit } from "polylimit/express";
 import { PolylimitStore } from "polylimit/express-rate-limit";
 import { rateLimit as fastifyRateLimit, rateLimitHook } from "polylimit/fastify";
 import { rateLimit as fetchRateLimit } from "polylimit/fetch";
+import { apolloRateLimit, yogaRateLimit } from "polylimit/graphql";
 import { rateLimit as honoRateLimit } from "polylimit/hono";
 import { rateLimit as koaRateLimit } from "polylimit/koa";
 import { RateLimit, RateLimitGuard } from "polylimit/nest";
+import { rateLimit as limitTrpc, type RateLimit as OperationRateLimit } from "polylimit/trpc";
 
 const clock = new ManualClock(0);
 const quota: Quota = Quota.perMinute(100, { algorithm: "token_bucket", burst: 20 });
@@ -313,3 +318,28 @@ export async function report(): Promise<string | undefined> {
 }
 
 export { configure, decide, decorators, guards, handler, reserve, respond };
+
+interface OperationContext {
+  readonly client: string;
+  readonly rateLimit?: OperationRateLimit | undefined;
+}
+
+/** Plug-ins and middleware have the types that Apollo Server, Yoga and tRPC want. */
+export function operations(limiter: Limiter) {
+  const typeDefs = "type Query { a: Int }";
+  const apollo: ApolloServerPlugin<OperationContext> = apolloRateLimit({
+    limiter,
+    key: ({ context }) => context.client,
+  });
+  const yoga: Plugin<OperationContext> = yogaRateLimit<OperationContext>({
+    limiter,
+    key: ({ context }) => context.client,
+  });
+  const t = initTRPC.context<OperationContext>().create();
+  const limited = t.procedure.use(limitTrpc<OperationContext>({ limiter, key: ({ ctx }) => ctx.client }));
+  return [
+    new ApolloServer<OperationContext>({ typeDefs, plugins: [apollo] }),
+    createYoga({ schema: createSchema({ typeDefs }), plugins: [yoga] }),
+    t.router({ left: limited.query(({ ctx }) => `${ctx.client} ${ctx.rateLimit?.remaining}`) }),
+  ];
+}
