@@ -176,7 +176,7 @@ public class GrpcChecks {
   private void check(String name, Check check) {
     for (String store : List.of("memory:", redis)) {
       try {
-        check.run(store.equals(redis) ? redis + "?prefix=grpc" + System.nanoTime() : store);
+        check.run(store.equals(redis) ? redis + (redis.contains("?") ? "&" : "?") + "prefix=grpc" + System.nanoTime() : store);
         passed += 1;
       } catch (Throwable failure) {
         failed += 1;
