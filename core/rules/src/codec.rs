@@ -30,6 +30,7 @@
 pub(crate) mod record;
 #[cfg(test)]
 mod tests;
+pub mod value;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -78,14 +79,19 @@ pub struct PolicyCodec {
 struct QuotaCodec {
     tag: Tag,
     past: Box<[PastNumbers]>,
+    /// Whether all records of a bucket are short.
+    is_short: bool,
 }
 
 impl PolicyCodec {
     /// A codec for a policy, with the other numbers of it that this process knows.
     pub fn new(policy: &Policy, change: Change<'_>) -> Self {
         let quotas = policy.quotas().iter();
-        let quotas =
-            quotas.map(|quota| QuotaCodec { tag: Tag::of(quota), past: past_of(quota, change.past()) });
+        let quotas = quotas.map(|quota| QuotaCodec {
+            tag: Tag::of(quota),
+            past: past_of(quota, change.past()),
+            is_short: quota.algorithm().is_bucket() && quota.limit() > 0 && is_short(quota),
+        });
         let is_changed_now = matches!(change, Change::Now(_));
         Self { policy: policy.clone(), quotas: quotas.collect(), is_changed_now }
     }
@@ -185,36 +191,41 @@ impl PolicyCodec {
     /// reservations and commits as well.
     pub fn write(&self, states: &[State], out: &mut Bytes) {
         for ((quota, QuotaCodec { tag, .. }), state) in self.each().zip(states) {
-            match state {
-                State::TokenBucket(state) => write_bucket(out, *state, quota, *tag),
-                State::SteppedBucket(stepped_bucket::State { used: 0, .. })
-                | State::FixedWindow(fixed_window::State { count: 0, .. })
-                | State::SlidingLog(_)
-                | State::Slots
-                | State::Reservations(_)
-                | State::Commits(_)
-                | State::Block(_) => {}
-                State::SteppedBucket(stepped_bucket::State { used, at_us }) => {
-                    put_head(out, Form::SteppedBucket, *tag);
-                    put(out, *used, 6);
-                    put(out, *at_us, 7);
-                    // Under a limit of 0 the state was written under an earlier limit, which is not known here.
-                    put(out, quota.limit().max(1), 5);
-                }
-                State::FixedWindow(fixed_window::State { count, start_us }) => {
-                    put_head(out, Form::FixedWindow, *tag);
-                    put(out, *count, 6);
-                    put(out, *start_us, 7);
-                }
-                State::SlidingWindow(state) => write_sliding_window(out, state, *tag),
-                State::Grouped(state) => write_groups(state, *tag, out),
-            }
+            write_state(out, state, quota, *tag);
         }
         for state in states.iter().skip(self.quotas.len()) {
             if let State::Block(record) = state {
                 write_blocks(record, out);
             }
         }
+    }
+}
+
+/// Appends the record of a quota; none when nothing is used. Logs are left out.
+fn write_state(out: &mut Bytes, state: &State, quota: &Quota, tag: Tag) {
+    match state {
+        State::TokenBucket(state) => write_bucket(out, *state, quota, tag),
+        State::SteppedBucket(stepped_bucket::State { used: 0, .. })
+        | State::FixedWindow(fixed_window::State { count: 0, .. })
+        | State::SlidingLog(_)
+        | State::Slots
+        | State::Reservations(_)
+        | State::Commits(_)
+        | State::Block(_) => {}
+        State::SteppedBucket(stepped_bucket::State { used, at_us }) => {
+            put_head(out, Form::SteppedBucket, tag);
+            put(out, *used, 6);
+            put(out, *at_us, 7);
+            // Under a limit of 0 the state was written under an earlier limit, which is not known here.
+            put(out, quota.limit().max(1), 5);
+        }
+        State::FixedWindow(fixed_window::State { count, start_us }) => {
+            put_head(out, Form::FixedWindow, tag);
+            put(out, *count, 6);
+            put(out, *start_us, 7);
+        }
+        State::SlidingWindow(state) => write_sliding_window(out, state, tag),
+        State::Grouped(state) => write_groups(state, tag, out),
     }
 }
 
@@ -298,12 +309,20 @@ fn write_bucket(out: &mut Bytes, state: token_bucket::State, quota: &Quota, tag:
         put(out, at, 7);
         put(out, debt, 5);
     } else {
-        put_head(out, Form::Bucket, tag);
-        put(out, at, 7);
-        put(out, debt, 7);
-        put(out, limit, 5);
-        put(out, u64::from(tick_us.ilog10()), 1);
+        write_long_bucket(out, state, tag);
     }
+}
+
+fn write_long_bucket(out: &mut Bytes, state: token_bucket::State, tag: Tag) {
+    let Parts { debt, at, limit, tick_us } = state.parts();
+    if debt == 0 {
+        return;
+    }
+    put_head(out, Form::Bucket, tag);
+    put(out, at, 7);
+    put(out, debt, 7);
+    put(out, limit, 5);
+    put(out, u64::from(tick_us.ilog10()), 1);
 }
 
 fn read_sliding_window(mut record: Reader<'_>, quota: &Quota) -> Option<State> {

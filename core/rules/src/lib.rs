@@ -30,6 +30,8 @@ pub mod transition;
 #[doc(hidden)]
 pub mod units;
 #[doc(hidden)]
+pub mod wire;
+#[doc(hidden)]
 pub mod words;
 #[doc(hidden)]
 pub mod zone;

@@ -42,9 +42,9 @@ impl Form {
 /// not know a form can step over it.
 const FIRST_WITH_LENGTH: u8 = 6;
 /// The forms of the records of a key's reservations, blocks and remembered commits, whose tags are all zero.
-const RESERVATIONS: u8 = 6;
+pub(super) const RESERVATIONS: u8 = 6;
 const BLOCKS: u8 = 7;
-const COMMITS: u8 = 8;
+pub(super) const COMMITS: u8 = 8;
 /// The form of the state of a quota that groups share.
 const GROUPS: u8 = 9;
 /// The first form whose record begins with the time until which its key has to live, so that a version which does not know the

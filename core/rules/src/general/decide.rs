@@ -198,8 +198,10 @@ impl PolicyRules {
         let mut repeated = is_commit && key.commits.find(&hold.id, in_groups, now_us).is_some();
         if let Some(place) = place {
             if operation == Operation::Renew {
-                let renewed = &mut reservations.0[place];
-                (renewed.ends_us, renewed.ttl_us) = (end_of(now_us, hold.ttl_us), hold.ttl_us);
+                // The script appends it as well: so do stores that share its records.
+                let renewed = reservations.0.remove(place);
+                let ends_us = end_of(now_us, hold.ttl_us);
+                reservations.0.push(Reservation { ends_us, ttl_us: hold.ttl_us, ..renewed });
             } else {
                 let ended = reservations.0.remove(place);
                 repeated = is_commit && ended.remember_us == REPEATED;

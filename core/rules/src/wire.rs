@@ -1,0 +1,184 @@
+//! A policy as text, for a store that decides elsewhere: what the client sends to the module in Redis.
+//!
+//! ```text
+//! 10/second; 1000/hour concurrent ...          the quotas
+//! penalty 3 1000000 60000000 3600000000 0      denials, within, block, max and forget, in microseconds
+//! now                                          each key has its own quotas, so that a state under others was changed just now
+//! past 1790000000000000 5/second               quotas that were superseded, and when, oldest first
+//! ```
+
+use std::fmt::Write as _;
+
+use crate::error::Error;
+use crate::history::{Change, PastPolicy};
+use crate::penalty::Penalty;
+use crate::policy::Policy;
+use crate::quota::{Algorithm, Quota};
+use crate::units::MAX_US;
+
+/// The longest text, in bytes: nine times 16 quotas are shorter.
+pub const MAX_LENGTH: usize = 32_768;
+/// The most past quotas in a text.
+const MAX_PAST: usize = 8;
+/// The longest time of a penalty.
+const MAX_PENALTY_US: u64 = 366 * 86_400_000_000;
+
+/// The text of a policy; `None` for one that needs more than one string for each key or the state of another clock: with a sliding log, a
+/// quota by the calendar, or groups. So do past quotas.
+pub fn write_policy(policy: &Policy, change: Change<'_>) -> Option<String> {
+    let is_plain = |policy: &Policy| {
+        let plain = |quota: &Quota| {
+            quota.algorithm() != Algorithm::SlidingLog && quota.calendar().is_none() && !quota.is_grouped()
+        };
+        policy.groups().is_none() && policy.quotas().iter().all(plain)
+    };
+    if !is_plain(policy) || !change.others().all(is_plain) {
+        return None;
+    }
+    let mut text = quotas(policy);
+    if let Some(Penalty { denials, within_us, block_us, max_us, forget_us }) = policy.penalty() {
+        let _ = write!(text, "\npenalty {denials} {within_us} {block_us} {max_us} {forget_us}");
+    }
+    if matches!(change, Change::Now(_)) {
+        text.push_str("\nnow");
+    }
+    for PastPolicy { policy, at_us } in change.past() {
+        let _ = write!(text, "\npast {at_us} {}", quotas(policy));
+    }
+    (text.len() <= MAX_LENGTH).then_some(text)
+}
+
+fn quotas(policy: &Policy) -> String {
+    policy.quotas().iter().map(Quota::to_string).collect::<Vec<_>>().join("; ")
+}
+
+/// A policy that was read, with its past quotas.
+#[derive(Clone, Debug)]
+pub struct WirePolicy {
+    pub policy: Policy,
+    is_changed_now: bool,
+    past: Vec<PastPolicy>,
+}
+
+impl WirePolicy {
+    /// Reads a text, which is not trusted.
+    ///
+    /// # Errors
+    /// When it is not one that [`write_policy`] may have written.
+    pub fn read(text: &str) -> Result<Self, Error> {
+        if text.len() > MAX_LENGTH {
+            let length = text.len();
+            return Err(Error::invalid_argument(format!(
+                "the policy has {length} bytes: allowed are up to {MAX_LENGTH}"
+            )));
+        }
+        let mut lines = text.split('\n');
+        let policy = read_quotas(lines.next().unwrap_or_default())?;
+        let mut read = Self { policy, is_changed_now: false, past: Vec::new() };
+        for line in lines {
+            let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
+            match word {
+                "penalty" if read.policy.penalty().is_none() => {
+                    let penalty = read_penalty(rest).ok_or_else(|| unknown(line))?;
+                    read.policy = read.policy.with_penalty(Some(penalty));
+                }
+                "now" if line == "now" && !read.is_changed_now => read.is_changed_now = true,
+                "past" if read.past.len() < MAX_PAST => {
+                    let (at, quotas) = rest.split_once(' ').ok_or_else(|| unknown(line))?;
+                    let at_us = read_number(at, MAX_US).ok_or_else(|| unknown(line))?;
+                    read.past.push(PastPolicy { policy: read_quotas(quotas)?, at_us });
+                }
+                _ => return Err(unknown(line)),
+            }
+        }
+        Ok(read)
+    }
+
+    /// The other quotas under which states may have been written.
+    pub fn change(&self) -> Change<'_> {
+        if self.is_changed_now { Change::Now(&[]) } else { Change::Past(&self.past) }
+    }
+}
+
+fn read_quotas(text: &str) -> Result<Policy, Error> {
+    let policy = Policy::parse("policy", text)?;
+    // What was written can be read, and nothing else.
+    match write_policy(&policy, Change::NONE) {
+        Some(_) => Ok(policy),
+        None => Err(Error::invalid_argument(
+            "the policy has a sliding log or a quota by the calendar: allowed are all other quotas"
+                .to_owned(),
+        )),
+    }
+}
+
+fn read_penalty(text: &str) -> Option<Penalty> {
+    let mut numbers = text.split(' ');
+    let denials = u16::try_from(read_number(numbers.next()?, u16::MAX.into())?).ok()?;
+    let mut us = || read_number(numbers.next()?, MAX_PENALTY_US);
+    let (within_us, block_us, max_us, forget_us) = (us()?, us()?, us()?, us()?);
+    (denials > 0 && numbers.next().is_none()).then_some(Penalty {
+        denials,
+        within_us,
+        block_us,
+        max_us,
+        forget_us,
+    })
+}
+
+fn read_number(text: &str, most: u64) -> Option<u64> {
+    let number: u64 = text.parse().ok()?;
+    (number <= most).then_some(number)
+}
+
+fn unknown(line: &str) -> Error {
+    Error::invalid_argument(format!(
+        "the policy has the line {}: allowed are one of penalty, one of now, and {MAX_PAST} of past",
+        crate::error::excerpt(line)
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn policy(quotas: &str) -> Policy {
+        Policy::parse("p", quotas).unwrap()
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let penalty = Penalty { denials: 3, within_us: 1, block_us: 2, max_us: 3, forget_us: 4 };
+        let written = policy("10/s burst=20; 7/h buckets=4; 3 concurrent").with_penalty(Some(penalty));
+        let past = [PastPolicy { policy: policy("5/s; 9/h"), at_us: 17 }];
+        for change in [Change::NONE, Change::Past(&past), Change::Now(&[])] {
+            let text = write_policy(&written, change).unwrap();
+            let read = WirePolicy::read(&text).unwrap();
+            assert_eq!(read.policy.quotas(), written.quotas());
+            assert_eq!(read.policy.penalty(), written.penalty());
+            assert_eq!(write_policy(&read.policy, read.change()), Some(text));
+        }
+    }
+
+    #[test]
+    fn policies_with_other_states_are_not_written() {
+        for quotas in ["5/s sliding_log", "5/month zone=UTC", "9/s; 5/day zone=Europe/Berlin"] {
+            assert_eq!(write_policy(&policy(quotas), Change::NONE), None, "{quotas}");
+            assert!(WirePolicy::read(quotas).is_err(), "{quotas}");
+            let past = [PastPolicy { policy: policy(quotas), at_us: 17 }];
+            assert_eq!(write_policy(&policy("5/s"), Change::Past(&past)), None, "{quotas}");
+        }
+    }
+
+    #[test]
+    fn everything_else_is_refused() {
+        let lines =
+            ["", "now", "5/s\nnow\nnow", "5/s\nnow ", "5/s\npenalty 0 1 1 1 1", "5/s\npenalty 1 1 1 1"];
+        let more =
+            ["5/s\npenalty 1 1 1 1 1 1", "5/s\npast 5/s", "5/s\npast -1 5/s", "5/s\n", "5/s\npast 1 x"];
+        let long = format!("5/s\n{}", "past 1 5/s\n".repeat(MAX_LENGTH));
+        for text in lines.into_iter().chain(more).chain([long.as_str(), &"5/s\npast 1 5/s".repeat(9)]) {
+            assert!(WirePolicy::read(text).is_err(), "{text:.40}");
+        }
+    }
+}
