@@ -11,7 +11,7 @@ use crate::config::target::{Endpoints, Tls, Trust};
 use crate::keys::channel::Channel;
 use crate::pipeline::server::Context;
 use crate::transport::cluster_slots;
-use crate::transport::connect::{Address, server_us};
+use crate::transport::connect::{Address, MODULE_PROTOCOL, MODULE_VERSION, server_us};
 use crate::transport::failure::Failure;
 use crate::transport::refused::{Identity, NEEDED, printable, words};
 use crate::transport::session::Session;
@@ -288,11 +288,39 @@ impl Doctor {
         examine_info(session, findings).await?;
         match extent {
             Extent::Whole => {
+                self.examine_module(session, findings).await?;
                 examine_time_in_scripts(session, findings).await?;
                 self.examine_channel(session, findings).await
             }
             Extent::Problems => Ok(()),
         }
+    }
+
+    /// Says that the module decides on a server that has it, or why it does not. Elsewhere scripts decide.
+    async fn examine_module(&self, session: &mut Session, findings: &mut Findings) -> RedisResult<()> {
+        if !self.context.connector.asks_for_module() {
+            return Ok(());
+        }
+        match session.ask::<u64>(&redis::cmd(MODULE_VERSION)).await {
+            Ok(MODULE_PROTOCOL) => {
+                findings.add(Fine, "module", "polylimit's module decides; scripts decide what it does not");
+            }
+            Ok(protocol) => {
+                let message = format!(
+                    "scripts decide: the server's module speaks protocol {protocol}, and this version {MODULE_PROTOCOL}; load \
+                     the module of this version"
+                );
+                findings.add(Advice, "module", message);
+            }
+            Err(error) if error.code().is_none() => return Err(error),
+            Err(error) if error.code() == Some("NOPERM") => {
+                let message = "scripts decide, although the server has polylimit's module: grant the user \
+                               +polylimit.version +polylimit.decide";
+                findings.add(Advice, "module", message);
+            }
+            Err(_) => {}
+        }
+        Ok(())
     }
 
     /// Tests publishing and subscribing on one of the invalidation channels, for all of which the user has the same rights. The session

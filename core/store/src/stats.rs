@@ -112,6 +112,8 @@ counters! {
     calls,
     /// Script calls that sent the script's source because the server did not have it.
     scripts_sent,
+    /// Calls that polylimit's module in the server decided in place of a script; also counted in `calls`.
+    module_calls,
     /// Connections made.
     connections,
     /// Connections that broke, were suspect or led to the wrong server.

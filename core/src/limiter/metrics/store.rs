@@ -40,7 +40,7 @@ fn outcomes(stats: &Stats) -> Family {
 type StoreCount = (&'static str, &'static str, fn(&Stats) -> u64);
 
 /// The counts that only a store in Redis has.
-const COUNTS: [StoreCount; 14] = [
+const COUNTS: [StoreCount; 15] = [
     (
         "polylimit_store_shed_total",
         "Operations refused at once because too many were pending; also not applied.",
@@ -57,6 +57,9 @@ const COUNTS: [StoreCount; 14] = [
     }),
     ("polylimit_store_scripts_sent_total", "Script calls that sent the source of the script.", |stats| {
         stats.scripts_sent
+    }),
+    ("polylimit_store_module_calls_total", "Calls that the module in the server was to decide.", |stats| {
+        stats.module_calls
     }),
     ("polylimit_store_connections_total", "Connections made.", |stats| stats.connections),
     (
@@ -185,6 +188,7 @@ mod tests {
             &mut stats.healed,
             &mut stats.calls,
             &mut stats.scripts_sent,
+            &mut stats.module_calls,
             &mut stats.connections,
             &mut stats.connections_lost,
             &mut stats.breaker_opened,

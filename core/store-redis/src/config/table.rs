@@ -257,6 +257,8 @@ options! {
     doctor_after(Duration): Time, "0 (never), or 1ms to 24h", default "1s",
         "How long after its first decision a limiter examines Redis once, in the background: findings that make limits \
          unreliable are reported as events. Of limiters that share connections, the first one examines for all.";
+    module(bool): Flag, "true or false", default "true",
+        "Whether polylimit's module decides on servers that have it. On all others, and for what it does not decide, scripts do.";
     topology_refresh(Duration): Time, "1s to 1h", default "30s",
         "How often Sentinel is polled for the primary, or a cluster for its slots, when nothing else triggers it; only with \
          Sentinel or a cluster.";

@@ -117,6 +117,11 @@ impl Command {
             && (charges == 1 || (self.entries.len() + 1) * charges <= MAX_CHARGES)
     }
 
+    /// Whether the module in the server can decide it.
+    pub(crate) fn suits_module(&self) -> bool {
+        self.call.suits_module() && self.entries.iter().all(|entry| entry.first.others.is_empty())
+    }
+
     /// Whether a quota of its operations counts by the calendar.
     pub(crate) fn has_windows(&self) -> bool {
         let of_others = |entry: &Entry| entry.first.others.iter().any(|other| other.call.has_windows());

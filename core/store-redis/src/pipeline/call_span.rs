@@ -49,6 +49,7 @@ mod enabled {
             let operation = match script {
                 ScriptReference::Hash => "EVALSHA",
                 ScriptReference::Source => "EVAL",
+                ScriptReference::Module => "POLYLIMIT.DECIDE",
             };
             let span = info_span!(
                 target: "polylimit",

@@ -71,13 +71,15 @@ enum Read {
     Enough,
 }
 
-/// Script features that a server has refused although others accept them.
+/// Script features that a server has refused although others accept them, and what it has that others do not.
 #[derive(Debug, Default)]
 struct Differences {
     /// The first line of scripts.
     first_line: bool,
     /// `TIME` in scripts, so that calls have an estimate of its time.
     time: bool,
+    /// The server has the module, which decides what it can.
+    module: bool,
 }
 
 #[derive(Debug)]
@@ -118,7 +120,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(server: &Arc<ServerState>, stream: Stream) -> Self {
+    pub(crate) fn new(server: &Arc<ServerState>, stream: Stream, has_module: bool) -> Self {
         let now = monotonic::now();
         Self {
             server: Arc::clone(server),
@@ -140,7 +142,7 @@ impl Connection {
             has_decided: false,
             last_used: now,
             last_open: now,
-            differences: Differences::default(),
+            differences: Differences { module: has_module, ..Differences::default() },
             // The handshake has just asked for it.
             time_asked: now,
             age: server.context.retires_at(now).map_or(Age::Unlimited, Age::Until),
@@ -299,7 +301,8 @@ impl Connection {
             }
             self.batches += 1;
             for command in batch::commands(&mut operations) {
-                self.send(command, ScriptReference::Hash);
+                let by = self.best_for(&command);
+                self.send(command, by);
             }
             self.operations = operations;
         }
@@ -307,6 +310,15 @@ impl Connection {
 
     fn batches_under_way(&self) -> u64 {
         self.flights.front().map_or(0, |oldest| self.batches - oldest.batch + 1)
+    }
+
+    /// What decides a command on this server.
+    fn best_for(&self, command: &Command) -> ScriptReference {
+        if self.differences.module && command.suits_module() {
+            ScriptReference::Module
+        } else {
+            ScriptReference::Hash
+        }
     }
 
     fn send(&mut self, command: Command, script: ScriptReference) {
@@ -338,7 +350,12 @@ impl Connection {
         } else {
             write_requests(&mut self.write, &mut self.command, script, &header, &requests);
         }
-        command.count(|counters| counters.calls.add(1));
+        command.count(|counters| {
+            counters.calls.add(1);
+            if script == ScriptReference::Module {
+                counters.module_calls.add(1);
+            }
+        });
         let ends_at = self.written_before + self.write.len() as u64;
         let span = CallSpan::start(command.callers(), &command.call.policy, script, &self.server.address);
         let in_flight = InFlight::new(command, header, script, ends_at, self.batches, span);

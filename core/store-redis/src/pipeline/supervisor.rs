@@ -216,10 +216,10 @@ impl Task {
                 None => return,
             };
             match connected {
-                Ok(OpenStream { stream, primary }) => {
+                Ok(OpenStream { stream, has_module, primary }) => {
                     context.counters.connections.add(1);
                     shared.server.breaker.reconnected();
-                    if !self.hold(stream) {
+                    if !self.hold(stream, has_module) {
                         return;
                     }
                     context.switches.listen(&context.connector, &shared.server.address);
@@ -271,11 +271,11 @@ impl Task {
     }
 
     /// Stores a new connection, unless the supervisor was closed meanwhile.
-    fn hold(&self, stream: Stream) -> bool {
+    fn hold(&self, stream: Stream, has_module: bool) -> bool {
         let mut connection = self.0.connection.lock();
         let is_open = !self.0.cut.load(Ordering::Acquire);
         if is_open {
-            *connection = Some(Connection::new(&self.0.server, stream));
+            *connection = Some(Connection::new(&self.0.server, stream, has_module));
         }
         is_open
     }

@@ -25,6 +25,7 @@ use polylimit_rules::quota::calendar::Calendar;
 use polylimit_rules::quota::{Algorithm, Quota};
 use polylimit_rules::reservation::list::Hold;
 use polylimit_rules::transition::{Operation, PolicyRules};
+use polylimit_rules::wire;
 use polylimit_store::charge::Action;
 
 /// How a call identifies its script.
@@ -34,6 +35,8 @@ pub(crate) enum ScriptReference {
     Hash,
     /// `EVAL`: the server receives and caches the script.
     Source,
+    /// `POLYLIMIT.DECIDE`: the module decides in place of a script.
+    Module,
 }
 
 /// The fields that all entries of a call share.
@@ -123,6 +126,8 @@ pub(crate) struct PolicyCall {
     fast_path: FastPath,
     pub(super) fast_path_arguments: Box<[u8]>,
     policy_arguments: Box<[u8]>,
+    /// The policy as the module reads it; `None` where only scripts can decide.
+    of_module: Option<Box<str>>,
     windows: Box<[WindowArgument]>,
     /// The suffixes that turn an entry's main key into its keys; empty for the main key itself.
     suffixes: Box<[Box<[u8]>]>,
@@ -199,6 +204,7 @@ impl PolicyCall {
             fast_path_arguments,
             fast_path,
             policy_arguments: policy_arguments(policy, change, dropped),
+            of_module: wire::write_policy(policy, change).map(Box::from),
             suffixes: suffixes.into(),
             counts_denied: policy.penalty().is_some()
                 || policy.groups().is_some()
@@ -214,6 +220,11 @@ impl PolicyCall {
 
     pub(crate) fn has_log(&self) -> bool {
         self.policy.quotas().iter().any(|quota| quota.algorithm() == Algorithm::SlidingLog)
+    }
+
+    /// Whether the module can decide in place of the script.
+    pub(crate) fn suits_module(&self) -> bool {
+        self.of_module.is_some()
     }
 
     /// Whether a quota counts by the calendar, so that a call has windows.
@@ -243,11 +254,17 @@ impl PolicyCall {
         entries: &[CallEntry<'_>],
     ) {
         command.clear();
+        if let (ScriptReference::Module, Some(policy)) = (script, &self.of_module) {
+            command.arg("POLYLIMIT.DECIDE").arg(&**policy);
+            put_header(&mut command.bufmut_for_next_arg(0), header, entries);
+            put_holds(&mut command.bufmut_for_next_arg(0), entries);
+            for entry in entries {
+                command.arg(entry.key);
+            }
+            return command.write_packed_command(out);
+        }
         let called = if header.is_plain { self.script.plain() } else { &self.script };
-        match script {
-            ScriptReference::Hash => command.arg("EVALSHA").arg(&called.hash),
-            ScriptReference::Source => command.arg("EVAL").arg(&*called.source),
-        };
+        put_script(command, called, script);
         command.arg(entries.len() * self.suffixes.len());
         for entry in entries {
             put_keys(command, self, entry.key);
@@ -281,10 +298,7 @@ pub(crate) fn write_requests<'a>(
     let has_path = path.is_some();
     let called = Script::of_requests(needed, path);
     let called = if header.is_plain { called.plain() } else { &called };
-    match script {
-        ScriptReference::Hash => command.arg("EVALSHA").arg(&called.hash),
-        ScriptReference::Source => command.arg("EVAL").arg(&*called.source),
-    };
+    put_script(command, called, script);
     command.arg(requests.len() * charges.iter().map(|charge| charge.call.suffixes.len()).sum::<usize>());
     for RequestEntry { call, entry, .. } in all() {
         put_keys(command, call, entry.key);
@@ -347,6 +361,15 @@ pub(crate) fn write_requests<'a>(
         command.arg(&*policy.policy_arguments(header.windows_us));
     }
     command.write_packed_command(out);
+}
+
+/// The command that calls a script, and the script.
+fn put_script(command: &mut Cmd, called: &Script, by: ScriptReference) {
+    match by {
+        ScriptReference::Source => command.arg("EVAL").arg(&*called.source),
+        // The module decides no call that gets here.
+        ScriptReference::Hash | ScriptReference::Module => command.arg("EVALSHA").arg(&called.hash),
+    };
 }
 
 /// The keys of an entry.

@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
@@ -78,6 +79,8 @@ impl Address {
 #[derive(Debug)]
 pub(crate) struct OpenStream {
     pub(crate) stream: Stream,
+    /// Whether the server has polylimit's module, in a version that this client can use.
+    pub(crate) has_module: bool,
     /// The server's address, if sentinels reported it.
     pub(crate) primary: Option<Endpoint>,
 }
@@ -101,6 +104,10 @@ pub(crate) struct Connector {
     last_primary: ArcSwapOption<Endpoint>,
     /// Maps addresses that a cluster or sentinels announce to reachable ones.
     address_map: AddressMap,
+    /// Whether the options allow the module.
+    module: bool,
+    /// How many connections in a row ended when their server was asked for the module.
+    ended_by_module: AtomicU8,
     /// The last refusal by a server.
     pub(crate) refusal: LastRefusal,
     /// Why the last attempt to connect failed, in the doctor's words; `None` once one has succeeded.
@@ -126,6 +133,8 @@ impl Connector {
             keepalive: settings.keepalive,
             last_primary: ArcSwapOption::empty(),
             address_map: settings.address_map.as_deref().and_then(AddressMap::read).unwrap_or_default(),
+            module: settings.module,
+            ended_by_module: AtomicU8::new(0),
             refusal: LastRefusal::default(),
             failed: ArcSwapOption::empty(),
         })
@@ -144,6 +153,7 @@ impl Connector {
             client_name: self.client_name.clone(),
             last_primary: ArcSwapOption::new(self.last_primary.load_full()),
             address_map: self.address_map.clone(),
+            ended_by_module: AtomicU8::new(self.ended_by_module.load(Ordering::Relaxed)),
             refusal: LastRefusal::default(),
             failed: ArcSwapOption::empty(),
             ..*self
@@ -178,11 +188,12 @@ impl Connector {
     ) -> Result<OpenStream, ConnectError> {
         let longest = longest.max(CONNECT_TIMEOUT);
         let connecting = self.connecting(address, &mut primary, time, longest);
-        let stream = timeout(longest, connecting).await.unwrap_or(Err(ConnectError::from(UNREACHABLE)))?;
+        let connected = timeout(longest, connecting).await.unwrap_or(Err(ConnectError::from(UNREACHABLE)));
+        let (stream, has_module) = connected?;
         if let Some(primary) = &primary {
             self.last_primary.store(Some(Arc::new(primary.clone())));
         }
-        Ok(OpenStream { stream, primary })
+        Ok(OpenStream { stream, has_module, primary })
     }
 
     /// Boxed, so that the futures of all callers stay small, and are compiled once.
@@ -192,7 +203,7 @@ impl Connector {
         primary: &'a mut Option<Endpoint>,
         time: &'a ServerTime,
         longest: Duration,
-    ) -> BoxFuture<'a, Result<Stream, ConnectError>> {
+    ) -> BoxFuture<'a, Result<(Stream, bool), ConnectError>> {
         Box::pin(async move {
             let fixed = self.credentials.load_full();
             let Some(login) = self.login.as_ref().filter(|_| fixed.is_none()) else {
@@ -302,13 +313,18 @@ impl Connector {
         }
     }
 
-    /// Sends the first commands on a connection, and learns the server's time.
+    /// Whether servers are asked for the module. Some proxies end a connection for a command that they do not know.
+    pub(crate) fn asks_for_module(&self) -> bool {
+        self.module && self.ended_by_module.load(Ordering::Relaxed) < MAX_ENDED_BY_MODULE
+    }
+
+    /// Sends the first commands on a connection, and learns the server's time, and whether it has the module.
     async fn handshake(
         &self,
         stream: Stream,
         credentials: Option<&Credentials>,
         time: &ServerTime,
-    ) -> Result<Stream, ConnectError> {
+    ) -> Result<(Stream, bool), ConnectError> {
         let mut commands = redis::pipe();
         if let Some(credentials) = credentials {
             commands.add_command(auth(credentials));
@@ -318,6 +334,10 @@ impl Connector {
         }
         let needed = commands.len();
         commands.cmd("CLIENT").arg("SETNAME").arg(&*self.client_name).cmd("TIME");
+        let asks_for_module = self.asks_for_module();
+        if asks_for_module {
+            commands.cmd(MODULE_VERSION);
+        }
         let sent = monotonic::now();
         let is_tls = matches!(stream, Stream::Tls(_));
         let mut session = Session::new(stream);
@@ -348,7 +368,19 @@ impl Connector {
         let server_us =
             session.reply().await.map_err(|error| ConnectError::refused(&error)).map(server_us)?;
         time.learn(server_us.ok_or(PROTOCOL)?, sent, monotonic::now());
-        Ok(session.into_stream())
+        let has_module = asks_for_module && self.has_module(&mut session).await?;
+        Ok((session.into_stream(), has_module))
+    }
+
+    /// Reads the reply to the question for the module, which a server without it refuses.
+    async fn has_module(&self, session: &mut Session) -> Result<bool, ConnectError> {
+        let replied = session.reply::<u64>().await;
+        if replied.as_ref().is_err_and(RedisError::is_io_error) {
+            self.ended_by_module.fetch_add(1, Ordering::Relaxed);
+            return Err(UNREACHABLE.into());
+        }
+        self.ended_by_module.store(0, Ordering::Relaxed);
+        Ok(replied.is_ok_and(|protocol| protocol == MODULE_PROTOCOL))
     }
 }
 
@@ -403,6 +435,14 @@ pub(crate) fn auth(credentials: &Credentials) -> Cmd {
     command.arg(credentials.username.as_ref().map(Secret::reveal)).arg(credentials.password.reveal());
     command
 }
+
+/// Replies with the number of the module's protocol. An unknown command is refused before rights are examined, so that no server without the
+/// module logs it.
+pub(crate) const MODULE_VERSION: &str = "POLYLIMIT.VERSION";
+/// After this many connections in a row that ended at the question for the module, no server is asked any more.
+const MAX_ENDED_BY_MODULE: u8 = 2;
+/// The protocol of this version.
+pub(crate) const MODULE_PROTOCOL: u64 = 1;
 
 const PROTOCOL: Failure = Failure::not_applied(Degradation::Protocol);
 

@@ -109,6 +109,21 @@ impl Refusal {
     }
 }
 
+impl Refusal {
+    /// Whether a call of the module was refused because the server does not have it any more, the user may not call it, or it is of another
+    /// version and cannot read the call.
+    pub(crate) fn lacks_module(&self, error: &RedisError) -> bool {
+        match self {
+            Self::Failed(Failure { reason: Degradation::Auth, .. }) => error.code() == Some("NOPERM"),
+            Self::Failed(Failure { reason: Degradation::Refused, .. }) => {
+                let detail = error.detail().unwrap_or_default();
+                ["unknown command", "polylimit: "].iter().any(|words| detail.starts_with(words))
+            }
+            _ => false,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -35,7 +35,9 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Option<(Reply<'_>, usize)>, InvalidRe
         let Some((second, taken)) = read_bulk(&rest[to..])? else { return Ok(None) };
         return Ok(Some((Reply::Pair(first, second), line.len() + to + taken)));
     }
-    let value = parse_redis_value(line).map_err(|_| InvalidReply)?;
+    // Some errors quote arguments, which may be any bytes.
+    let text = line.starts_with(b"-").then(|| String::from_utf8_lossy(line));
+    let value = parse_redis_value(text.as_deref().map_or(line, str::as_bytes)).map_err(|_| InvalidReply)?;
     Ok(Some((Reply::Line(value), line.len())))
 }
 
@@ -92,6 +94,8 @@ mod tests {
         let Ok(Some((Reply::Line(error), 16))) = read(b"-OOM no memory\r\n") else { panic!("no error") };
         let error = error.extract_error().unwrap_err();
         assert_eq!((error.code(), error.detail()), (Some("OOM"), Some("no memory")));
+        let quoted = b"-ERR unknown command, with args beginning with: '\xFF\0\x80'\r\n";
+        assert!(matches!(read(quoted), Ok(Some((Reply::Line(_), taken))) if taken == quoted.len()));
         let Ok(Some((Reply::Line(error), 11))) = read(b"-ERR a\n\tb\r\n$") else { panic!("no error") };
         assert_eq!(error.extract_error().unwrap_err().detail(), Some("a\n\tb"));
     }

@@ -46,6 +46,12 @@ impl Connection {
             Reply::Line(value) => {
                 if let Err(error) = value.extract_error() {
                     let refusal = Refusal::read(&error);
+                    if in_flight.script == ScriptReference::Module && refusal.lacks_module(&error) {
+                        // It has done nothing, and scripts decide from now on.
+                        self.differences.module = false;
+                        self.send(in_flight.command, ScriptReference::Hash);
+                        return Ok(());
+                    }
                     let makes_no_sense = match refusal {
                         Refusal::NoScript => in_flight.script == ScriptReference::Source,
                         Refusal::NoFirstLine => in_flight.header.is_plain,
@@ -251,7 +257,8 @@ impl Connection {
         if command.entries.len() > 1 {
             command.count(|counters| counters.retried.add(command.operations().count() as u64));
             for command in command.split() {
-                self.send(command, ScriptReference::Hash);
+                let by = self.best_for(&command);
+                self.send(command, by);
             }
             return;
         }
