@@ -59,12 +59,15 @@ fn request(&(key, policy, cost, headroom): &Arguments) -> Request<'static> {
 }
 
 struct Case<'a> {
+    servers: &'a Servers,
+    seed: u64,
     random: Random,
     clock: ManualClock,
     /// One limiter for each key and policy. In a shared one, another key would evict an expired state, which would count
     /// again if the clock went back.
     memory: [[blocking::Limiter; POLICIES.len()]; KEYS.len()],
-    stores: Vec<Limiter>,
+    /// The limiters of each store, which take turns.
+    stores: Vec<Vec<Limiter>>,
     runtime: &'a Runtime,
     policies: [Policy; 2],
     /// Whether the policies may have penalties.
@@ -78,7 +81,7 @@ struct Case<'a> {
 }
 
 impl<'a> Case<'a> {
-    fn new(urls: &[String], runtime: &'a Runtime, seed: u64) -> Self {
+    fn new(servers: &'a Servers, runtime: &'a Runtime, seed: u64) -> Self {
         let mut random = Random::new(seed);
         let has_penalties = random.once_in(2);
         let policies = POLICIES.map(|name| {
@@ -94,15 +97,20 @@ impl<'a> Case<'a> {
             let builder = Limiter::builder().clock(clock.clone());
             policies.iter().fold(builder, |builder, policy| builder.policy(policy.clone()))
         };
-        let stores = urls.iter().map(|url| {
-            let url = format!("{url}&prefix=case{seed}");
+        let limiter = |url: &str, module: bool| {
+            let url = format!("{url}&prefix=case{seed}&module={module}");
             let names = policies.iter().map(Policy::name);
             let builder = builder().store(&url);
             names.fold(builder, |builder, name| builder.outage(name, Outage::Deny)).build().unwrap()
-        });
+        };
+        let [redis, valkey, cluster, with_module] = servers.urls();
+        let mut stores = [redis, valkey, cluster].map(|url| vec![limiter(&url, true)]).to_vec();
+        stores.push(vec![limiter(&with_module, true), limiter(&with_module, false)]);
         Self {
             memory: KEYS.map(|_| POLICIES.map(|_| builder().max_keys(1_000).build().unwrap().blocking())),
-            stores: stores.collect(),
+            stores,
+            servers,
+            seed,
             log: policies.iter().map(|policy| format!("{policy:?}")).collect(),
             has_penalties,
             clock,
@@ -252,6 +260,28 @@ impl<'a> Case<'a> {
         }
     }
 
+    /// The limiter of each store whose turn it is.
+    fn turns(&mut self) -> Vec<Limiter> {
+        let Self { stores, random, .. } = self;
+        stores.iter().map(|turns| random.pick(turns)).collect()
+    }
+
+    /// The values of all keys are the same with scripts alone and where they take turns with the module.
+    fn assert_same_values(&self) {
+        let [scripts, module] = self.servers.pair().map(|server| {
+            let pattern = format!("case{}:*", self.seed);
+            let mut keys: Vec<String> = server.query(&["KEYS", &pattern]);
+            keys.sort_unstable();
+            let value = |key: &String| server.query::<Option<Vec<u8>>>(&["GET", key]).map(canonical);
+            keys.iter().map(|key| (key.clone(), value(key))).collect::<Vec<_>>()
+        });
+        assert!(
+            scripts == module,
+            "the scripts write {scripts:?}, with the module it is {module:?}, after {:#?}",
+            self.log
+        );
+    }
+
     fn perform(&mut self, performed: &[(Operation, Arguments)]) -> usize {
         self.log.push(format!("{} {performed:?}", self.clock.now_us()));
         let expected: Vec<Answer> = performed
@@ -263,12 +293,13 @@ impl<'a> Case<'a> {
         if let [(operation, arguments)] = performed
             && self.random.once_in(2)
         {
-            for (store, limiter) in self.stores.iter().enumerate() {
+            for (store, limiter) in self.turns().into_iter().enumerate() {
                 let answer = blocking_answer(&limiter.blocking(), *operation, request(arguments));
                 self.assert_same(store, &[answer], &expected);
             }
         } else {
-            let answers = self.stores.iter().flat_map(|limiter| {
+            let turns = self.turns();
+            let answers = turns.iter().flat_map(|limiter| {
                 performed
                     .iter()
                     .map(move |(operation, arguments)| answer(limiter, *operation, request(arguments)))
@@ -288,11 +319,12 @@ impl<'a> Case<'a> {
             .map(|arguments| self.memory[arguments.0][arguments.1].check(request(arguments)).unwrap())
             .collect();
         let blocking = self.random.once_in(2);
+        let turns = self.turns();
         let answers = if blocking {
-            let stores = self.stores.iter();
+            let stores = turns.iter();
             stores.map(|limiter| limiter.blocking().check_many(arguments.iter().map(request))).collect()
         } else {
-            let answers = self.stores.iter().map(|limiter| limiter.check_many(arguments.iter().map(request)));
+            let answers = turns.iter().map(|limiter| limiter.check_many(arguments.iter().map(request)));
             self.runtime.block_on(all(answers))
         };
         for (store, answers) in answers.into_iter().enumerate() {
@@ -303,7 +335,7 @@ impl<'a> Case<'a> {
     }
 
     fn assert_same<T: PartialEq + std::fmt::Debug>(&self, store: usize, answer: &[T], expected: &[T]) {
-        let store = ["Redis", "Valkey", "the cluster"][store];
+        let store = ["Redis", "Valkey", "the cluster", "Redis with the module"][store];
         assert!(
             answer == expected,
             "{store} answers {answer:#?}, expected is {expected:#?}, after {:#?}",
@@ -321,7 +353,13 @@ impl<'a> Case<'a> {
         };
         let policy = if self.has_penalties { with_random_penalty(policy, &mut self.random) } else { policy };
         self.log.push(format!("{} change to {policy:?}", self.clock.now_us()));
-        for limiter in self.memory.iter().flatten().map(blocking::Limiter::asynchronous).chain(&self.stores) {
+        for limiter in self
+            .memory
+            .iter()
+            .flatten()
+            .map(blocking::Limiter::asynchronous)
+            .chain(self.stores.iter().flatten())
+        {
             limiter.set_policy(policy.clone()).unwrap();
         }
         self.past.push(std::mem::replace(&mut self.policies[0], policy));
@@ -362,6 +400,43 @@ impl Answer {
             other => panic!("an operation on one key got {other:?}"),
         }
     }
+}
+
+/// A main key's value in the form that does not depend on the path that a script takes: buckets have the short form wherever they can,
+/// and a quota without any use has no record. Other values stay as they are.
+fn canonical(value: Vec<u8>) -> Vec<u8> {
+    let (mut rest, mut out) = (&value[..], Vec::new());
+    while let Some(form) = rest.first() {
+        let length = match form {
+            1 => 17,
+            2 => 25,
+            3 => 23,
+            4 => 18,
+            5 if rest.len() > 7 => 20 + usize::from(rest[5]) * usize::from(rest[6]),
+            6.. if rest.len() > 8 => 8 + usize::from(rest[6]) * 256 + usize::from(rest[7]),
+            _ => return value,
+        };
+        let Some((record, after)) = rest.split_at_checked(length) else { return value };
+        let is_used = |count: std::ops::Range<usize>| record[count].iter().any(|byte| *byte != 0);
+        let is_used = match form {
+            1 => is_used(12..17),
+            2 => is_used(12..19),
+            3 | 4 => is_used(5..11),
+            5 => is_used(14..length),
+            _ => true,
+        };
+        match record {
+            _ if !is_used => {}
+            [2, head @ .., exponent] if *exponent == 0 && head[11..13] == [0, 0] => {
+                out.push(1);
+                out.extend_from_slice(&head[..11]);
+                out.extend_from_slice(&head[13..18]);
+            }
+            _ => out.extend_from_slice(record),
+        }
+        rest = after;
+    }
+    out
 }
 
 /// The call of an operation on a reservation, or of a block.
@@ -417,8 +492,8 @@ async fn all<F: Future>(futures: impl Iterator<Item = F>) -> Vec<F::Output> {
 }
 
 /// Runs a case; returns the number of its operations.
-fn run(urls: &[String], runtime: &Runtime, seed: u64) -> usize {
-    let mut case = Case::new(urls, runtime, seed);
+fn run(servers: &Servers, runtime: &Runtime, seed: u64) -> usize {
+    let mut case = Case::new(servers, runtime, seed);
     let steps = case.random.pick(&[20, 60, 200]);
     let changes = !seed.is_multiple_of(3);
     let mut done = 0;
@@ -427,8 +502,9 @@ fn run(urls: &[String], runtime: &Runtime, seed: u64) -> usize {
             case.change();
         }
         done += case.step();
+        case.assert_same_values();
     }
-    for limiter in &case.stores {
+    for limiter in case.stores.iter().flatten() {
         let counters = limiter.stats();
         assert_eq!(
             (counters.healed, counters.unknown, counters.not_applied, counters.permanent),
@@ -448,12 +524,11 @@ fn stores_give_identical_answers() {
         number("POLYLIMIT_AGREEMENT_OPERATIONS", if Row::is_long() { 1_000_000 } else { 40_000 });
     let mut seed = number("POLYLIMIT_AGREEMENT_SEED", 1) as u64;
     let servers = Servers::start();
-    let urls = servers.urls();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let (mut done, mut cases) = (0, 0);
     while done < operations {
         println!("case {seed}");
-        done += run(&urls, &runtime, seed);
+        done += run(&servers, &runtime, seed);
         (seed, cases) = (seed + 1, cases + 1);
         if seed.is_multiple_of(50) {
             // States that were written with a manual clock do not expire.

@@ -12,6 +12,7 @@ mod connections;
 mod doctor;
 mod failover;
 mod listing;
+mod module;
 mod runtimes;
 mod services;
 mod sharing;

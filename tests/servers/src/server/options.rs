@@ -91,6 +91,13 @@ impl ServerOptions {
         self
     }
 
+    /// Loads polylimit's module, which Cargo has built with the test.
+    #[must_use]
+    pub fn module(self) -> Self {
+        let line = format!("loadmodule {}", crate::module().display());
+        self.lines(&[&line, "enable-module-command yes"])
+    }
+
     /// Requires a password (of the default user).
     #[must_use]
     pub fn password(mut self, password: &str) -> Self {
