@@ -59,6 +59,15 @@ impl PolicyRules {
         (self.explain(states, now_us, cost, applied, degraded).by_fields(), applied)
     }
 
+    /// Applies an operation to a key as [`decide`](Self::decide) does, for a caller that needs no explanation.
+    pub fn apply_alone(&self, states: &mut impl KeyStates, request: KeyOperation<'_>) -> Applied {
+        let KeyOperation { now_us, operation, cost, headroom, hold } = request;
+        if headroom > 0 || hold.is_some() || self.needs_general(states.as_slice()) {
+            return self.decide_general(states, request, None).1;
+        }
+        self.apply(states.as_mut_slice(), now_us, operation, cost)
+    }
+
     /// Whether every operation on a key with these states takes the general transition.
     #[inline]
     pub fn needs_general(&self, states: &[State]) -> bool {

@@ -8,6 +8,7 @@
 mod decide;
 mod explain;
 pub(crate) mod inspect;
+mod sums;
 
 use smallvec::SmallVec;
 

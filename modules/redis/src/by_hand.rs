@@ -99,13 +99,13 @@ fn decide(policy: &Prepared, cost: u64, now_us: u64, keys: &mut impl Keyspace) -
             Found::String(value) => Some(value),
             Found::Foreign => return Effect::default(),
         };
-        let transition = policy.apply(value, request, 1, false);
+        let (transition, decision) = policy.decide(value, request);
         if transition.is_healed {
             let cause = "the value of the key is none of polylimit's: delete it, or take another key";
             decided = Err(Refusal::of(cause));
             return Effect::default();
         }
-        decided = Ok(transition.decision);
+        decided = Ok(decision);
         transition.effect
     });
     decided

@@ -45,6 +45,8 @@ pub struct Call<'a> {
     now_us: Option<u64>,
     is_manual: bool,
     entries: Vec<Entry>,
+    /// The reservations and blocks of the entries that have some, in their order.
+    holds: Vec<Hold>,
 }
 
 /// What is asked of one key.
@@ -55,7 +57,8 @@ struct Entry {
     cost: u64,
     headroom: u8,
     count: u16,
-    hold: Option<Hold>,
+    /// The index of its reservation or block.
+    hold: Option<usize>,
 }
 
 impl<'a> Call<'a> {
@@ -68,13 +71,14 @@ impl<'a> Call<'a> {
         let (mut call, mut holds) = (Reader(call), Reader(holds));
         let read = Self::read_head(&mut call, keys).ok_or_else(refused)?;
         let mut entries = Vec::with_capacity(keys);
-        let mut checks = 0;
+        let (mut checks, mut read_holds) = (0, Vec::new());
         for _ in 0..keys {
             let entry = if read.is_single { Entry::check(read.cost) } else { Entry::read(&mut call) };
             let entry = entry.ok_or_else(refused)?;
             checks += u32::from(entry.count);
             let entry = if entry.takes_hold() {
-                Entry { hold: Some(entry.read_hold(&mut holds).ok_or_else(refused)?), ..entry }
+                read_holds.push(entry.read_hold(&mut holds).ok_or_else(refused)?);
+                Entry { hold: Some(read_holds.len() - 1), ..entry }
             } else {
                 entry
             };
@@ -92,6 +96,7 @@ impl<'a> Call<'a> {
             now_us: read.now_us,
             is_manual: read.is_manual,
             entries,
+            holds: read_holds,
         })
     }
 
@@ -158,8 +163,9 @@ impl<'a> Call<'a> {
                 return Effect::default();
             }
         };
-        let Entry { cost, headroom, count, ref hold, .. } = *entry;
-        let request = KeyOperation { now_us, operation, cost, headroom, hold: hold.as_ref() };
+        let Entry { cost, headroom, count, hold, .. } = *entry;
+        let hold = hold.and_then(|at| self.holds.get(at));
+        let request = KeyOperation { now_us, operation, cost, headroom, hold };
         let transition = policy.apply(value, request, count, self.is_manual);
         let found = if transition.is_healed { FOUND_MALFORMED } else { FOUND_STATES };
         put_answer(reply, transition.spent, found, &transition.before);

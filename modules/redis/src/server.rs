@@ -220,11 +220,11 @@ impl Keyspace for Keys<'_> {
     fn update(&mut self, key: usize, decide: &mut dyn FnMut(Found<'_>) -> Effect) {
         let Invocation { api, context, texts } = *self.invocation;
         let Some(name) = texts.get(self.first + key).copied() else { return };
-        let Effect { change, notice } = {
+        let (Effect { change, notice }, part) = {
             let opened = api.open(context, name);
             let effect = decide(opened.found());
-            opened.apply(&effect.change);
-            effect
+            let part = opened.apply(&effect.change);
+            (effect, part)
         };
         if change != Change::Nothing {
             api.signal(context, name, &change);
@@ -232,7 +232,8 @@ impl Keyspace for Keys<'_> {
         match change {
             Change::Nothing => {}
             Change::Delete => api.replicate_delete(context, name),
-            Change::Overwrite(bytes) => api.replicate_overwrite(context, name, &bytes),
+            // A part of a long value costs replicas less than all of it.
+            Change::Overwrite(bytes) => api.replicate_overwrite(context, name, part.start, &bytes[part]),
             Change::Set(bytes, Expiry::Kept) => api.replicate_set(context, name, &bytes, Some(c"KEEPTTL")),
             Change::Set(bytes, Expiry::Never) => api.replicate_set(context, name, &bytes, None),
             Change::Set(bytes, Expiry::At(ms)) => api.replicate_set_until(context, name, &bytes, ms),

@@ -2,11 +2,11 @@
 
 use std::borrow::Cow;
 
-use polylimit_rules::codec::value::Written;
+use polylimit_rules::codec::value::{Value, Written};
 use polylimit_rules::codec::{Bytes, States};
 use polylimit_rules::decision::Decision;
 use polylimit_rules::general::KeyOperation;
-use polylimit_rules::transition::Operation;
+use polylimit_rules::transition::{Applied, Operation};
 use polylimit_rules::units::MAX_US;
 
 use crate::keyspace::{Change, Effect, Expiry, Notice};
@@ -21,8 +21,6 @@ pub struct Transition<'a> {
     pub is_healed: bool,
     /// The value before the operation.
     pub before: Cow<'a, [u8]>,
-    /// The decision on the last check.
-    pub decision: Decision,
     /// What happens to the key.
     pub effect: Effect,
 }
@@ -36,64 +34,121 @@ impl Prepared {
         count: u16,
         is_manual: bool,
     ) -> Transition<'a> {
-        let KeyOperation { now_us, operation, cost, .. } = request;
-        // An empty string is none of ours either.
-        let read = match found {
-            None => Some(self.fresh()),
-            Some([]) => None,
-            Some(bytes) => self.codec.read(bytes, now_us),
+        if let Some(transition) = self.apply_to_held(found, request, count, is_manual) {
+            return transition;
+        }
+        let mut spent = 0;
+        let mut is_written = false;
+        let applied = |states: &mut States| {
+            // Entries of several checks are those of which a denial changes nothing, so that all after the first one are denied as well.
+            for _ in 0..count.max(1) {
+                let Applied { allowed, spent: units, written } = self.rules.apply_alone(states, request);
+                spent += units;
+                is_written |= written;
+                if !allowed {
+                    break;
+                }
+            }
+            (spent, is_written)
         };
-        let is_healed = read.is_none();
-        let (mut states, before, mut change) = if let Some(states) = read {
-            (states, Cow::Borrowed(found.unwrap_or_default()), Change::Nothing)
-        } else {
-            let (bytes, change) = self.heal(now_us, is_manual);
-            let states = self.codec.read(&bytes, now_us).unwrap_or_else(|| self.fresh());
-            (states, Cow::Owned(bytes.into_vec()), change)
-        };
-        let (mut spent, mut is_written) = (0, false);
+        self.change(found, request, is_manual, applied)
+    }
+
+    /// Applies an operation to a key with reservations by the numbers in front of them, where these suffice.
+    fn apply_to_held<'a>(
+        &self,
+        found: Option<&'a [u8]>,
+        request: KeyOperation<'_>,
+        count: u16,
+        is_manual: bool,
+    ) -> Option<Transition<'a>> {
+        let before = found.filter(|_| count == 1)?;
+        let value = self.codec.cut(before).filter(Value::has_reservations)?;
+        let mut bytes = Bytes::new();
+        let (spent, until_us) = self.codec.change_held(&self.rules, &value, request, &mut bytes)?;
+        let change = self.changed(before, &value, bytes, until_us, is_manual);
+        let effect = Effect { change, notice: None };
+        Some(Transition { spent, is_healed: false, before: Cow::Borrowed(before), effect })
+    }
+
+    /// Applies an operation to a value by the server's clock, and explains it.
+    pub fn decide<'a>(
+        &self,
+        found: Option<&'a [u8]>,
+        request: KeyOperation<'_>,
+    ) -> (Transition<'a>, Decision) {
         let mut decision = None;
-        for _ in 0..count.max(1) {
-            let (decided, applied) = self.rules.decide(&mut states, request, None);
-            spent += applied.spent;
-            is_written |= applied.written;
-            let is_denied = !decided.allowed();
+        let applied = |states: &mut States| {
+            let (decided, Applied { spent, written, .. }) = self.rules.decide(states, request, None);
             decision = Some(decided);
-            if is_denied {
-                // All further ones are denied as well: entries of several checks are those whose denials write nothing.
-                break;
-            }
-        }
-        if is_written {
-            let written = match operation {
-                _ if spent > 0 => Written::All,
-                Operation::Charge | Operation::Refund if cost > 0 => Written::All,
-                Operation::Commit | Operation::Cancel | Operation::Renew => Written::All,
-                Operation::Reserve => Written::AllIfReserved,
-                _ => Written::Changed,
-            };
-            if let Some(next) = self.write(&before, &states, written, now_us, is_manual) {
-                change = match (change, next) {
-                    // What was healed is not there yet.
-                    (Change::Set(_, expiry), Change::Overwrite(bytes) | Change::Set(bytes, Expiry::Kept)) => {
-                        Change::Set(bytes, expiry)
-                    }
-                    (_, next) => next,
-                };
-            }
-        }
-        let is_blocking = request.hold.is_some_and(|hold| hold.ttl_us > 0);
+            (spent, written)
+        };
+        let transition = self.change(found, request, false, applied);
+        let decision = decision.unwrap_or_else(|| self.rules.view(&self.fresh(), request.now_us));
+        (transition, decision)
+    }
+
+    /// Changes the states in a value by `apply`, which returns the units spent, and whether any state was written.
+    fn change<'a>(
+        &self,
+        found: Option<&'a [u8]>,
+        request: KeyOperation<'_>,
+        is_manual: bool,
+        apply: impl FnOnce(&mut States) -> (u64, bool),
+    ) -> Transition<'a> {
+        let KeyOperation { now_us, operation, cost, hold, .. } = request;
         let notice = match operation {
             Operation::Refund if cost > 0 => Some(Notice::Released),
-            Operation::Block if is_blocking => Some(Notice::Blocked),
+            Operation::Block if hold.is_some_and(|hold| hold.ttl_us > 0) => Some(Notice::Blocked),
             Operation::Block => Some(Notice::Released),
             _ => None,
         };
-        let decision = decision.unwrap_or_else(|| self.rules.view(&states, now_us));
-        Transition { spent, is_healed, before, decision, effect: Effect { change, notice } }
+        // An empty string is none of ours either.
+        let read = match found {
+            Some([]) => None,
+            found => self.cut(found.unwrap_or_default(), now_us),
+        };
+        if let Some((value, mut states)) = read {
+            let (spent, is_written) = apply(&mut states);
+            let before = found.unwrap_or_default();
+            let change = if is_written {
+                self.write(before, &value, &states, Written::by(operation, spent, cost), now_us, is_manual)
+            } else {
+                Change::Nothing
+            };
+            let effect = Effect { change, notice };
+            return Transition { spent, is_healed: false, before: Cow::Borrowed(before), effect };
+        }
+        let (before, mut change) = self.heal(now_us, is_manual);
+        let (mut spent, read) = (0, self.cut(&before, now_us));
+        if let Some((value, mut states)) = read {
+            let (units, is_written) = apply(&mut states);
+            spent = units;
+            let next = if is_written {
+                self.write(&before, &value, &states, Written::by(operation, spent, cost), now_us, is_manual)
+            } else {
+                Change::Nothing
+            };
+            change = match (change, next) {
+                (healed, Change::Nothing) => healed,
+                // What was healed is not there yet.
+                (Change::Set(_, expiry), Change::Overwrite(bytes) | Change::Set(bytes, Expiry::Kept)) => {
+                    Change::Set(bytes, expiry)
+                }
+                (_, next) => next,
+            };
+        }
+        let effect = Effect { change, notice };
+        Transition { spent, is_healed: true, before: Cow::Owned(before.to_vec()), effect }
     }
 
-    /// The value in which everything is used.
+    fn cut<'a>(&self, bytes: &'a [u8], now_us: u64) -> Option<(Value<'a>, States)> {
+        let value = self.codec.cut(bytes)?;
+        let states = self.codec.states(&value, now_us)?;
+        Some((value, states))
+    }
+
+    /// The value in which everything is used, and the change to it.
     fn heal(&self, now_us: u64, is_manual: bool) -> (Bytes, Change) {
         let mut bytes = Bytes::new();
         let states = self.used_up(now_us);
@@ -111,26 +166,38 @@ impl Prepared {
     fn write(
         &self,
         before: &[u8],
+        value: &Value<'_>,
         states: &States,
         written: Written,
         now_us: u64,
         is_manual: bool,
-    ) -> Option<Change> {
-        let cut = self.codec.cut(before)?;
+    ) -> Change {
         let mut bytes = Bytes::new();
-        let until_us = self.codec.write_value(&cut, states, written, now_us, &mut bytes);
+        let until_us = self.codec.write_value(value, states, written, now_us, &mut bytes);
+        self.changed(before, value, bytes, until_us, is_manual)
+    }
+
+    /// The change that leaves these bytes in place of a value.
+    fn changed(
+        &self,
+        before: &[u8],
+        value: &Value<'_>,
+        bytes: Bytes,
+        until_us: u64,
+        is_manual: bool,
+    ) -> Change {
         let is_there = !before.is_empty();
         if bytes.is_empty() {
-            return is_there.then_some(Change::Delete);
+            return if is_there { Change::Delete } else { Change::Nothing };
         }
-        let lives = is_there && until_us <= self.codec.lives_until_us(&cut);
-        Some(if is_there && bytes.len() == before.len() && (is_manual || lives) {
+        let lives = is_there && until_us <= self.codec.lives_until_us(value);
+        if is_there && bytes.len() == before.len() && (is_manual || lives) {
             Change::Overwrite(bytes)
         } else if lives && !is_manual {
             Change::Set(bytes, Expiry::Kept)
         } else {
             Change::Set(bytes, expiry(until_us, is_manual))
-        })
+        }
     }
 }
 

@@ -386,7 +386,10 @@ impl PolicyRules {
     }
 
     /// The quotas that count units, with their states.
-    fn rates<'a>(&'a self, states: &'a [State]) -> impl Iterator<Item = (&'a QuotaNumbers, &'a State)> {
+    pub(super) fn rates<'a>(
+        &'a self,
+        states: &'a [State],
+    ) -> impl Iterator<Item = (&'a QuotaNumbers, &'a State)> {
         self.quotas.iter().zip(states).filter(|(quota, _)| !quota.rules.counts_slots())
     }
 

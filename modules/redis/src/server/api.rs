@@ -3,6 +3,7 @@
 
 use std::ffi::{CStr, CString, c_char, c_int, c_long, c_longlong, c_void};
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::ptr;
 use std::sync::OnceLock;
 
@@ -218,8 +219,15 @@ impl Api {
         unsafe { (self.0.replicate)(context, c"DEL".as_ptr(), c"s".as_ptr(), key) };
     }
 
-    pub(super) fn replicate_overwrite(&self, context: *mut Context, key: *mut Text, value: &[u8]) {
-        let (command, format, from) = (c"SETRANGE".as_ptr(), c"scb".as_ptr(), c"0".as_ptr());
+    pub(super) fn replicate_overwrite(
+        &self,
+        context: *mut Context,
+        key: *mut Text,
+        from: usize,
+        value: &[u8],
+    ) {
+        let (command, format, from) =
+            (c"SETRANGE".as_ptr(), c"slb".as_ptr(), c_longlong::try_from(from).unwrap_or(0));
         // SAFETY: as above.
         unsafe { (self.0.replicate)(context, command, format, key, from, value.as_ptr(), value.len()) };
     }
@@ -313,13 +321,14 @@ impl OpenKey<'_> {
         }
     }
 
-    pub(super) fn apply(&self, change: &Change) {
+    /// Changes the key. Returns the part of a value that was overwritten.
+    pub(super) fn apply(&self, change: &Change) -> Range<usize> {
         let (bytes, expiry) = match change {
-            Change::Nothing => return,
+            Change::Nothing => return 0..0,
             Change::Delete => {
                 // SAFETY: the key is open.
                 unsafe { (self.api.0.delete_key)(self.key) };
-                return;
+                return 0..0;
             }
             Change::Overwrite(bytes) => (bytes, Expiry::Kept),
             Change::Set(bytes, expiry) => (bytes, *expiry),
@@ -329,18 +338,21 @@ impl OpenKey<'_> {
         // call.
         unsafe {
             if !matches!(change, Change::Overwrite(_)) && (self.api.0.resize)(self.key, bytes.len()) != OK {
-                return;
+                return 0..0;
             }
             let place = (self.api.0.access)(self.key, &raw mut length, WRITE);
             if place.is_null() || length != bytes.len() {
-                return;
+                return 0..0;
             }
-            ptr::copy_nonoverlapping(bytes.as_ptr(), place.cast(), length);
+            let place = std::slice::from_raw_parts_mut(place.cast::<u8>(), length);
+            let part = if matches!(change, Change::Overwrite(_)) { changed(place, bytes) } else { 0..length };
+            place[part.clone()].copy_from_slice(&bytes[part.clone()]);
             match expiry {
                 Expiry::Kept => {}
                 Expiry::Never => drop((self.api.0.set_expiry)(self.key, NO_EXPIRY)),
                 Expiry::At(ms) => drop((self.api.0.set_expiry)(self.key, milliseconds(ms))),
             }
+            part
         }
     }
 }
@@ -350,6 +362,20 @@ impl Drop for OpenKey<'_> {
         // SAFETY: the key is open, and not used again.
         unsafe { (self.api.0.close_key)(self.key) };
     }
+}
+
+/// A part of a value outside of which it equals one of the same length; at least one byte.
+fn changed(before: &[u8], after: &[u8]) -> Range<usize> {
+    // Slices are compared much faster than bytes one by one.
+    const STEP: usize = 16;
+    let (mut from, mut to) = (0, after.len());
+    while to - from > STEP && before[from..from + STEP] == after[from..from + STEP] {
+        from += STEP;
+    }
+    while to - from > STEP && before[to - STEP..to] == after[to - STEP..to] {
+        to -= STEP;
+    }
+    from..to
 }
 
 fn milliseconds(ms: u64) -> c_longlong {
