@@ -14,6 +14,8 @@ mod document;
 #[cfg(target_os = "linux")]
 #[path = "../fuzz/src/local_file.rs"]
 mod local_file;
+#[path = "../fuzz/src/module_call.rs"]
+mod module_call;
 #[path = "../fuzz/src/operations.rs"]
 mod operations;
 #[path = "../fuzz/src/quota_text.rs"]
@@ -57,6 +59,11 @@ fn client_address_corpus() {
 #[test]
 fn operations_corpus() {
     replay("operations", operations::run);
+}
+
+#[test]
+fn module_call_corpus() {
+    replay("module_call", module_call::run);
 }
 
 #[test]

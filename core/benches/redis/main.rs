@@ -17,6 +17,7 @@ mod footprint;
 mod layers;
 mod load;
 mod lone;
+mod module;
 mod server_cpu;
 
 use contender::Contender;
@@ -29,6 +30,9 @@ const CALLERS: [usize; 4] = [1, 64, 256, 1024];
 fn main() {
     // Ignores flags that `cargo bench` passes, such as --bench.
     let quick = std::env::args().any(|argument| argument == "--quick");
+    if std::env::args().any(|argument| argument == "--module") {
+        return module::report(quick);
+    }
     let rounds = if quick { 1 } else { 5 };
     let server = Server::start(Kind::Redis, &["save \"\"", "appendonly no"]);
     pin(server.pid(), 1);
@@ -39,6 +43,7 @@ fn main() {
     server_cpu::report(&server, &runtime, quick);
     server_cpu::report_parts(&server, quick);
     server_cpu::report_reservations(&server, quick);
+    module::report(quick);
     footprint::report(&server, &runtime);
     layers::report(&server, quick);
 

@@ -33,7 +33,7 @@ pub(crate) fn report(server: &Server, runtime: &Runtime, quick: bool) {
     }
 }
 
-fn cpu_us(server: &Server) -> f64 {
+pub(crate) fn cpu_us(server: &Server) -> f64 {
     let seconds = |field: &str| server.info(field).parse::<f64>().unwrap();
     (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6
 }

@@ -403,7 +403,7 @@ impl Answer {
 }
 
 /// A main key's value in the form that does not depend on the path that a script takes: buckets have the short form wherever they can,
-/// and a quota without any use has no record. Other values stay as they are.
+/// counts as few bytes as they need, and a quota without any use has no record. Other values stay as they are.
 fn canonical(value: Vec<u8>) -> Vec<u8> {
     let (mut rest, mut out) = (&value[..], Vec::new());
     while let Some(form) = rest.first() {
@@ -431,6 +431,24 @@ fn canonical(value: Vec<u8>) -> Vec<u8> {
                 out.push(1);
                 out.extend_from_slice(&head[..11]);
                 out.extend_from_slice(&head[13..18]);
+            }
+            // The counts of sub-windows have as few bytes as the largest needs, where the fast path leaves as many as it has found.
+            [5, tag_1, tag_2, tag_3, tag_4, bytes, number, head @ ..] => {
+                let (head, counts) = head.split_at(13);
+                let counts = || counts.chunks(usize::from(*bytes));
+                let leading = counts().map(|count| count.iter().take_while(|byte| **byte == 0).count());
+                let unused = leading.min().unwrap_or(0).min(usize::from(*bytes) - 1);
+                out.extend([
+                    5,
+                    *tag_1,
+                    *tag_2,
+                    *tag_3,
+                    *tag_4,
+                    *bytes - u8::try_from(unused).unwrap(),
+                    *number,
+                ]);
+                out.extend_from_slice(head);
+                counts().for_each(|count| out.extend_from_slice(&count[unused..]));
             }
             _ => out.extend_from_slice(record),
         }

@@ -131,7 +131,9 @@ fn unloaded_module_leaves_everything_to_scripts_and_each_check_counts_once() {
         .collect();
     until("the module decides", BOUND, || (limiter.stats().module_calls > 20).then_some(()));
     server.command(&["MODULE", "UNLOAD", "polylimit"]);
-    callers.into_iter().for_each(|caller| caller.join().unwrap());
+    for caller in callers {
+        caller.join().unwrap();
+    }
     let stats = limiter.stats();
     assert!(stats.module_calls < stats.calls && stats.scripts_sent > 0, "{stats:?}");
     assert_eq!((stats.unknown, stats.permanent), (0, 0), "{stats:?}");
@@ -253,6 +255,32 @@ fn throttle_answers_as_redis_cell_does() {
         assert_eq!(throttle(&["other", "15", "30", "60", "0"]), [0, 16, 16, -1, 0]);
         assert_eq!(server.query::<Vec<String>>(&["KEYS", "*"]), ["user"]);
         assert!(server.query::<i64>(&["PTTL", "user"]) > 0);
+    }
+}
+
+/// The commands of docs/module.md and the replies that it shows. A busy machine lets a second pass, or a minute.
+#[test]
+fn commands_of_the_page_reply_as_it_says() {
+    let _shared = shared();
+    let server = Server::options(Kind::Redis).module().start();
+    let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/module.md")).unwrap();
+    let block = page.split("```text\n").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
+    let lines: Vec<&str> = block.lines().collect();
+    assert_eq!(lines.len(), 10);
+    for pair in lines.chunks(2) {
+        let command = pair[0].strip_prefix("> ").unwrap();
+        // Words, of which those between quotes contain spaces.
+        let parts = command.split('"').enumerate();
+        let words: Vec<&str> = parts
+            .flat_map(|(at, part)| if at % 2 == 1 { vec![part] } else { part.split_whitespace().collect() })
+            .collect();
+        let expected: Vec<i64> = serde_json::from_str(pair[1]).unwrap();
+        let found = numbers(&server, &words);
+        let is_near = |(found, expected): (&i64, &i64)| {
+            found.abs_diff(*expected) <= if *expected > 1_000 { 60_000 } else { 1 }
+        };
+        assert_eq!(found[0], expected[0], "{command}");
+        assert!(found.len() == 5 && found.iter().zip(&expected).all(is_near), "{command}: {found:?}");
     }
 }
 

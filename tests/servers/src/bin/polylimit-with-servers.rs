@@ -1,15 +1,15 @@
 //! Runs a command while real servers are there for it, and ends them with it.
 //!
-//! Usage: `polylimit-with-servers redis|valkey|cluster|no-time|PROGRAM -- COMMAND [ARGUMENT]...`, where `{}` in an argument
-//! becomes the servers' URL. `no-time` is Redis as a service that refuses `TIME` in scripts, and `PROGRAM` the path of any
-//! server's program. Its exit status is that of the command.
+//! Usage: `polylimit-with-servers redis|valkey|cluster|module|no-time|PROGRAM -- COMMAND [ARGUMENT]...`, where `{}` in an argument
+//! becomes the servers' URL. `module` is Redis with polylimit's module, `no-time` Redis as a service that refuses `TIME` in
+//! scripts, and `PROGRAM` the path of any server's program. Its exit status is that of the command.
 
 use std::process::{Command, ExitCode};
 
 use polylimit_test_servers::{Cluster, Kind, Server, Service};
 
 const USAGE: &str =
-    "usage: polylimit-with-servers redis|valkey|cluster|no-time|PROGRAM -- COMMAND [ARGUMENT]...";
+    "usage: polylimit-with-servers redis|valkey|cluster|module|no-time|PROGRAM -- COMMAND [ARGUMENT]...";
 
 /// The command is not a test of how fast this machine is, so its decisions may take as long as they need.
 const OPTIONS: &str = "deadline=30s";
@@ -26,6 +26,7 @@ fn main() -> ExitCode {
         "redis" => run(program, arguments, &Server::start(Kind::Redis, &[]).url()),
         "valkey" => run(program, arguments, &Server::start(Kind::Valkey, &[]).url()),
         "cluster" => run(program, arguments, &Cluster::start(Kind::Redis, 3, 0).url()),
+        "module" => run(program, arguments, &Server::options(Kind::Redis).module().start().url()),
         "no-time" => {
             let server = Server::start(Kind::Redis, &[]);
             let service = Service::without_time_in_scripts(server.address());
