@@ -149,7 +149,8 @@ mod tests {
     #[test]
     fn what_is_written_is_read() {
         let penalty = Penalty { denials: 3, within_us: 1, block_us: 2, max_us: 3, forget_us: 4 };
-        let written = policy("10/s token_bucket burst=20; 7/h buckets=4; 3 concurrent").with_penalty(Some(penalty));
+        let written =
+            policy("10/s token_bucket burst=20; 7/h buckets=4; 3 concurrent").with_penalty(Some(penalty));
         let past = [PastPolicy { policy: policy("5/s; 9/h"), at_us: 17 }];
         for change in [Change::NONE, Change::Past(&past), Change::Now(&[])] {
             let text = write_policy(&written, change).unwrap();

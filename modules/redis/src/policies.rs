@@ -97,7 +97,7 @@ mod tests {
             policies.named(format!("{limit}/s").as_bytes()).unwrap();
             assert!(policies.known.len() <= MAX_POLICIES);
         }
-        for text in [&b"5/s sliding_log"[..], b"5/month", b"", b"\xFF", &[b'1'; MAX_LENGTH + 1]] {
+        for text in [&b"5/s sliding_log"[..], b"5/month", b"", b"\xFF", &vec![b'1'; MAX_LENGTH + 1]] {
             assert!(policies.named(text).is_err());
         }
         assert!(policies.named(b"5/s").is_ok());
