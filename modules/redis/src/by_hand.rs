@@ -7,6 +7,7 @@
 //!
 //! Unlike a call of polylimit's clients they refuse a value that is none of ours: the key may belong to something else.
 
+use polylimit_rules::codec::Unreadable;
 use polylimit_rules::decision::Decision;
 use polylimit_rules::general::KeyOperation;
 use polylimit_rules::quota::Quota;
@@ -100,8 +101,15 @@ fn decide(policy: &Prepared, cost: u64, now_us: u64, keys: &mut impl Keyspace) -
             Found::Foreign => return Effect::default(),
         };
         let (transition, decision) = policy.decide(value, request);
-        if transition.is_healed {
-            let cause = "the value of the key is none of polylimit's: delete it, or take another key";
+        if let Some(unreadable) = transition.unreadable {
+            let cause = match unreadable {
+                Unreadable::Malformed => {
+                    "the value of the key is none of polylimit's: delete it, or take another key"
+                }
+                Unreadable::Newer => {
+                    "a newer version of polylimit has written the value of the key: load its module"
+                }
+            };
             decided = Err(Refusal::of(cause));
             return Effect::default();
         }

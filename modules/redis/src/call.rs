@@ -7,7 +7,7 @@
 //! `policy` is a text (`polylimit_rules::wire`). `call` and `holds` are the arguments of the scripts without those of a policy, and the
 //! reply is theirs (`core/store-redis/src/script/lua/main.lua`): a client writes and reads both in the same way. Each entry has one key.
 
-use polylimit_rules::codec::Reader;
+use polylimit_rules::codec::{Reader, Unreadable};
 use polylimit_rules::general::KeyOperation;
 use polylimit_rules::quota::Quota;
 use polylimit_rules::reservation::id::ReservationId;
@@ -167,7 +167,11 @@ impl<'a> Call<'a> {
         let hold = hold.and_then(|at| self.holds.get(at));
         let request = KeyOperation { now_us, operation, cost, headroom, hold };
         let transition = policy.apply(value, request, count, self.is_manual);
-        let found = if transition.is_healed { FOUND_MALFORMED } else { FOUND_STATES };
+        let found = match transition.unreadable {
+            None => FOUND_STATES,
+            Some(Unreadable::Malformed) => FOUND_MALFORMED,
+            Some(Unreadable::Newer) => FOUND_NEWER,
+        };
         put_answer(reply, transition.spent, found, &transition.before);
         transition.effect
     }
@@ -176,6 +180,7 @@ impl<'a> Call<'a> {
 const FOUND_STATES: u8 = 0;
 const FOUND_MALFORMED: u8 = 1;
 const FOUND_FOREIGN: u8 = 2;
+const FOUND_NEWER: u8 = 3;
 
 /// Appends the answer of the general transition: the units spent, what was found, and the value from before.
 fn put_answer(reply: &mut Vec<u8>, spent: u64, found: u8, before: &[u8]) {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use polylimit_rules::codec::value::{Value, Written};
-use polylimit_rules::codec::{Bytes, States};
+use polylimit_rules::codec::{Bytes, States, Unreadable};
 use polylimit_rules::decision::Decision;
 use polylimit_rules::general::KeyOperation;
 use polylimit_rules::transition::{Applied, Operation};
@@ -17,8 +17,8 @@ use crate::policies::Prepared;
 pub struct Transition<'a> {
     /// The units that were spent, by all checks of the entry together.
     pub spent: u64,
-    /// Whether the value was none of ours, and was replaced by one in which everything is used.
-    pub is_healed: bool,
+    /// Why the value could not be read. A malformed one was replaced by one in which everything is used; that of a later version stays.
+    pub unreadable: Option<Unreadable>,
     /// The value before the operation.
     pub before: Cow<'a, [u8]>,
     /// What happens to the key.
@@ -63,12 +63,12 @@ impl Prepared {
         is_manual: bool,
     ) -> Option<Transition<'a>> {
         let before = found.filter(|_| count == 1)?;
-        let value = self.codec.cut(before).filter(Value::has_reservations)?;
+        let value = self.codec.cut(before).ok().filter(Value::has_reservations)?;
         let mut bytes = Bytes::new();
         let (spent, until_us) = self.codec.change_held(&self.rules, &value, request, &mut bytes)?;
         let change = self.changed(before, &value, bytes, until_us, is_manual);
         let effect = Effect { change, notice: None };
-        Some(Transition { spent, is_healed: false, before: Cow::Borrowed(before), effect })
+        Some(Transition { spent, unreadable: None, before: Cow::Borrowed(before), effect })
     }
 
     /// Applies an operation to a value by the server's clock, and explains it.
@@ -105,10 +105,14 @@ impl Prepared {
         };
         // An empty string is none of ours either.
         let read = match found {
-            Some([]) => None,
+            Some([]) => Err(Unreadable::Malformed),
             found => self.cut(found.unwrap_or_default(), now_us),
         };
-        if let Some((value, mut states)) = read {
+        if read.as_ref().is_err_and(|cause| *cause == Unreadable::Newer) {
+            let (unreadable, effect) = (Some(Unreadable::Newer), Effect::default());
+            return Transition { spent: 0, unreadable, before: Cow::Borrowed(&[]), effect };
+        }
+        if let Ok((value, mut states)) = read {
             let (spent, is_written) = apply(&mut states);
             let before = found.unwrap_or_default();
             let change = if is_written {
@@ -117,11 +121,11 @@ impl Prepared {
                 Change::Nothing
             };
             let effect = Effect { change, notice };
-            return Transition { spent, is_healed: false, before: Cow::Borrowed(before), effect };
+            return Transition { spent, unreadable: None, before: Cow::Borrowed(before), effect };
         }
         let (before, mut change) = self.heal(now_us, is_manual);
         let (mut spent, read) = (0, self.cut(&before, now_us));
-        if let Some((value, mut states)) = read {
+        if let Ok((value, mut states)) = read {
             let (units, is_written) = apply(&mut states);
             spent = units;
             let next = if is_written {
@@ -139,13 +143,18 @@ impl Prepared {
             };
         }
         let effect = Effect { change, notice };
-        Transition { spent, is_healed: true, before: Cow::Owned(before.to_vec()), effect }
+        Transition {
+            spent,
+            unreadable: Some(Unreadable::Malformed),
+            before: Cow::Owned(before.to_vec()),
+            effect,
+        }
     }
 
-    fn cut<'a>(&self, bytes: &'a [u8], now_us: u64) -> Option<(Value<'a>, States)> {
+    fn cut<'a>(&self, bytes: &'a [u8], now_us: u64) -> Result<(Value<'a>, States), Unreadable> {
         let value = self.codec.cut(bytes)?;
-        let states = self.codec.states(&value, now_us)?;
-        Some((value, states))
+        let states = self.codec.states(&value, now_us).ok_or(Unreadable::Malformed)?;
+        Ok((value, states))
     }
 
     /// The value in which everything is used, and the change to it.

@@ -11,7 +11,7 @@ use super::record::{
     Bytes, COMMITS, Form, RESERVATIONS, Reader, Record, Tag, put, read_blocks, read_reservations,
     write_blocks, write_reservations,
 };
-use super::{PolicyCodec, States, write_long_bucket, write_state};
+use super::{PolicyCodec, States, Unreadable, write_long_bucket, write_state};
 use crate::algorithm::State;
 use crate::general::KeyOperation;
 use crate::history::rate;
@@ -41,6 +41,8 @@ pub struct Value<'a> {
     commits: Option<&'a [u8]>,
     /// What a later version wrote.
     unknown: SmallVec<[&'a [u8]; 1]>,
+    /// Until when the key has to live for that.
+    unknown_until_us: u64,
 }
 
 /// Which states an operation has written.
@@ -113,14 +115,24 @@ impl Sums {
 }
 
 impl PolicyCodec {
-    /// Cuts a value; `None` when it is malformed.
-    pub fn cut<'a>(&self, bytes: &'a [u8]) -> Option<Value<'a>> {
+    /// Cuts a value.
+    ///
+    /// # Errors
+    /// When it is malformed, or a later version has written the state of a quota.
+    pub fn cut<'a>(&self, bytes: &'a [u8]) -> Result<Value<'a>, Unreadable> {
+        let mut is_newer = false;
+        let value = self.cut_records(bytes, &mut is_newer);
+        if is_newer { Err(Unreadable::Newer) } else { value.ok_or(Unreadable::Malformed) }
+    }
+
+    fn cut_records<'a>(&self, bytes: &'a [u8], is_newer: &mut bool) -> Option<Value<'a>> {
         let mut value = Value {
             quotas: SmallVec::from_elem(None, self.quotas.len()),
             reservations: None,
             blocks: None,
             commits: None,
             unknown: SmallVec::new(),
+            unknown_until_us: 0,
         };
         let mut rest = Reader(bytes);
         while !rest.is_empty() {
@@ -139,7 +151,11 @@ impl PolicyCodec {
                 Record::Reservations(_) => value.reservations = Some(whole),
                 Record::Commits(_) => value.commits = Some(whole),
                 Record::Blocks(_) => value.blocks = Some(whole),
-                Record::Unknown => value.unknown.push(whole),
+                Record::Unknown(record) => {
+                    *is_newer |= self.quotas.iter().any(|quota| quota.tag == record.tag);
+                    value.unknown_until_us = value.unknown_until_us.max(record.until_us);
+                    value.unknown.push(whole);
+                }
             }
         }
         Some(value)
@@ -179,7 +195,7 @@ impl PolicyCodec {
         let records = self.policy.quotas().iter().zip(&value.quotas);
         let quotas = records.filter_map(|(quota, record)| Some(lives_until_us(quota, (*record)?.1)));
         let lists = [value.reservations, value.commits].into_iter().flatten().map(list_lives_until_us);
-        quotas.chain(lists).max().unwrap_or(0)
+        quotas.chain(lists).fold(value.unknown_until_us, u64::max)
     }
 
     /// Decides a check, a reserve or a commit of a key with reservations by the numbers in front of them, which spares reading them all, and
@@ -308,7 +324,7 @@ impl PolicyCodec {
             Written::AllIfReserved => is_added(before.reservations, reservations, now_us),
         };
         let found = if is_all { None } else { self.states(before, now_us) };
-        let mut until_us = 0;
+        let mut until_us = before.unknown_until_us;
         for (at, (quota, record)) in self.policy.quotas().iter().zip(&before.quotas).enumerate() {
             let from = out.len();
             self.write_record(at, &states[at], out);
