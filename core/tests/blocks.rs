@@ -66,6 +66,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/recipes/webhooks.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/outgoing-calls.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/background-jobs.md", "python", "tests/recipes/test_recipes.py"),
+    ("docs/recipes/task-queues.md", "python", "tests/recipes/test_recipes.py"),
     ("docs/recipes/login.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/api-plans.md", "js", "tests/recipes/recipes.test.cjs"),
     ("docs/recipes/language-models.md", "js", "tests/recipes/recipes.test.cjs"),

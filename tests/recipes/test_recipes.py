@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
+import signal
 import subprocess
 import sys
 import threading
+import time
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
@@ -19,9 +22,10 @@ from urllib.parse import urlsplit
 import httpx
 import pytest
 from fastapi.testclient import TestClient
+from polylimit import Limiter
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 ROOT = Path(__file__).resolve().parents[2]
 RECIPES = ROOT / "docs" / "recipes"
@@ -280,3 +284,61 @@ def test_jobs_beyond_the_slots_go_back_to_the_queue(
     assert made.run("acme", lambda: inner.append(made.run("acme", two_run, timeout=0)), timeout=0)
     assert inner == [False, True, True]
     assert made.run("acme", lambda: None)
+
+
+#: The command of a worker of each queue, and what sends a task to it.
+QUEUES = {
+    "Celery": (["celery", "--app", "tasks", "worker", "--concurrency", "2"], "export.delay"),
+    "RQ": (["rq.cli", "worker", "--with-scheduler", "--url"], "tasks.queue.enqueue"),
+    "Dramatiq": (["dramatiq", "tasks", "--processes", "1", "--threads", "2"], "export.send"),
+}
+
+
+@pytest.mark.parametrize("name", QUEUES)
+def test_tasks_go_back_to_their_queue(name: str, tmp_path: Path) -> None:
+    """A tenant that has its two slots in use waits in the queue, and a worker runs the tasks of another one."""
+    text = (RECIPES / "task-queues.md").read_text()
+    program = re.findall(rf"^\*\*{name}\*\*\n\n```python\n(.*?)```", text, re.DOTALL | re.MULTILINE)[0]
+    command, send = QUEUES[name]
+    with Redis() as redis, (tmp_path / "log").open("w+") as log:
+        limited = 'Limiter("redis://localhost:6379"'
+        assert limited in program
+        program = program.replace(limited, f'Limiter("{redis.url}?deadline=10s"')
+        (tmp_path / "tasks.py").write_text(program.replace("redis://localhost:6379", redis.url))
+        environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+        worker = subprocess.Popen(
+            [sys.executable, "-m", *command, *([redis.url] if name == "RQ" else [])],
+            cwd=tmp_path,
+            env={**environment, "PYTHONPATH": str(tmp_path)},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+        try:
+            with Limiter(f"{redis.url}?deadline=10s", {"exports": "2 concurrent; 100/day"}) as limiter:
+                slots = [limiter.reserve("acme", "exports") for _ in range(2)]
+                task = "tasks.export, " if name == "RQ" else ""
+                sent = (
+                    f"import tasks; from tasks import export; [{send}({task}one) for one in ('acme', 'globex', 'acme')]"
+                )
+                subprocess.run([sys.executable, "-c", sent], cwd=tmp_path, check=True, timeout=120)
+                wait_until(lambda: "exported globex" in (tmp_path / "log").read_text())
+                assert "exported acme" not in (tmp_path / "log").read_text()
+                for slot in slots:
+                    slot.cancel()
+                wait_until(lambda: (tmp_path / "log").read_text().count("exported acme") == 2)
+                wait_until(lambda: limiter.peek("acme", "exports").remaining == 98)
+        except BaseException:
+            sys.stderr.write((tmp_path / "log").read_text())
+            raise
+        finally:
+            os.killpg(worker.pid, signal.SIGKILL)
+            worker.wait()
+
+
+def wait_until(holds: Callable[[], bool]) -> None:
+    """Wait for something that a busy machine does late."""
+    end = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.05)
