@@ -213,6 +213,7 @@ def test_readme_lists_every_option():
         ".aiohttp",
         ".celery",
         ".dramatiq",
+        ".grpc",
         ".rq",
         ".httpx",
         ".requests",
