@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+from collections import defaultdict
 from datetime import timedelta
 from functools import partial
 from pathlib import Path
@@ -94,7 +95,7 @@ def options_of(case, given, stores, service):
             options[name] = of_header(value["header"], int)
         elif name == "count":
             options[name] = lambda response, of=value: (
-                of.get("status_from", 0) <= response.status_code < of.get("status_below", 600)
+                of.get("status_from", 0) <= service.status_of(response) < of.get("status_below", 600)
             )
         elif name == "on_denied":
             options[name] = lambda _request, _denial, of=value: service.teapot(of["status"], of["body"])
@@ -151,6 +152,10 @@ class Service:
     @staticmethod
     def response_header(response, name):
         return response.headers.get(name)
+
+    @staticmethod
+    def status_of(response):
+        return response.status_code
 
     @staticmethod
     def fields(headers):
@@ -319,8 +324,12 @@ class AsgiConnection:
 
     async def _send(self, message):
         self._sent.append(message)
-        if message["type"] == "http.response.body" and message.get("body"):
-            self._has_body.set()
+        if message["type"] == "http.response.body":
+            if message.get("body"):
+                self._has_body.set()
+            if not message.get("more_body"):
+                # Servers report this when a response is done, and some frameworks wait for it.
+                self._has_left.set()
 
     async def stay(self, receive=None):
         """Wait until the test closes the response, or its client has left."""
@@ -401,6 +410,220 @@ class FastApiRoute(FastApi):
         limits = [Depends(of_fastapi.RateLimit(**options)) for options in guards]
         app.api_route("/", methods=["GET", "HEAD", "POST", "DELETE"], dependencies=limits)(self.view)
         return [{}]
+
+
+class Litestar(Asgi):
+    """Middlewares of an application, around one handler."""
+
+    @staticmethod
+    def header(request, name):
+        return request.headers.get(name)
+
+    @staticmethod
+    def teapot(status, body):
+        from litestar.response.base import ASGIResponse
+
+        return ASGIResponse(body=body, status_code=status)
+
+    def make(self, guards):
+        import litestar
+        from litestar.handlers import HTTPRouteHandler
+        from litestar.middleware import DefineMiddleware
+        from polylimit.litestar import RateLimitMiddleware
+
+        async def view(request: litestar.Request) -> litestar.Response:
+            status, fields = self.handle(request.headers), self.fields(request.headers)
+            kind = fields.pop("content-type", "text/plain")
+            if "x-open" in request.headers:
+                parts = self.parts(request.scope["test"])
+                return litestar.response.Stream(parts, status_code=status, headers=fields, media_type=kind)
+            body = self.body(request.headers) if "x-body" in request.headers else ""
+            if isinstance(body, str):
+                return litestar.Response(body.encode(), status_code=status, headers=fields, media_type=kind)
+            return litestar.response.Stream(iter(body), status_code=status, headers=fields, media_type=kind)
+
+        # The annotations of a function within a method are no names of the module.
+        view.__annotations__ = {"request": litestar.Request, "return": litestar.Response}
+        methods = ["GET", "HEAD", "POST", "DELETE"]
+        handler = HTTPRouteHandler("/", http_method=methods, status_code=200)(view)
+        middleware = [DefineMiddleware(RateLimitMiddleware, **options) for options in guards]
+        self.app = litestar.Litestar([handler], middleware=middleware)
+        self.client = TestClient(self.app, client=self.peer, raise_server_exceptions=False)
+
+    async def parts(self, connection):
+        yield b"view"
+        await connection.stay()
+        yield b"more"
+
+
+class Quart(Asgi):
+    """An application and its view: the outermost guard is the application's."""
+
+    is_application = True
+
+    @staticmethod
+    def header(request, name):
+        return request.headers.get(name)
+
+    @staticmethod
+    def teapot(status, body):
+        return body, status
+
+    def make(self, guards):
+        import quart
+        from polylimit import quart as of_quart
+
+        app = quart.Quart(__name__)
+        app.logger.disabled = True
+
+        async def view():
+            headers = quart.request.headers
+            status, fields = self.handle(headers), self.fields(headers)
+            if "x-open" in headers:
+                return self.parts(quart.request.scope["test"]), status, fields
+            body = self.body(headers)
+            return quart.Response(body if isinstance(body, str) else iter_async(body), status, fields)
+
+        of_quart.RateLimit(app, **(guards.pop(0) if self.is_application else {}))
+        for options in reversed(guards):
+            view = of_quart.limit(**options)(view)
+        app.add_url_rule("/", "view", view, methods=["GET", "POST", "DELETE"])
+        self.app = app
+        self.client = TestClient(app, client=self.peer, raise_server_exceptions=False)
+
+    parts = Litestar.parts
+
+
+async def iter_async(pieces):
+    for piece in pieces:
+        yield piece.encode()
+
+
+class QuartViews(Quart):
+    """All guards are the view's."""
+
+    is_application = False
+
+
+class Aiohttp(Service):
+    """An application and its handler on a socket: the outermost guard is the application's."""
+
+    limiter_class = AsyncLimiter
+    is_application = True
+
+    @staticmethod
+    def header(request, name):
+        return request.headers.get(name)
+
+    @staticmethod
+    def teapot(status, body):
+        from aiohttp import web
+
+        return web.Response(status=status, text=body)
+
+    @staticmethod
+    def status_of(response):
+        return response.status
+
+    def make(self, guards):
+        from aiohttp import web
+        from aiohttp.test_utils import TestServer
+        from polylimit import aiohttp_server
+
+        self._released, self._sessions = defaultdict(asyncio.Event), []
+
+        async def view(request):
+            status, fields = self.handle(request.headers), self.fields(request.headers)
+            body = self.body(request.headers)
+            if "x-open" not in request.headers and isinstance(body, str):
+                return web.Response(status=status, headers=fields, body=body.encode())
+            response = web.StreamResponse(status=status, headers=fields)
+            await response.prepare(request)
+            if "x-open" in request.headers:
+                await response.write(b"view")
+                await self._released[request.headers["x-open"]].wait()
+                body = ["more"]
+            for piece in body:
+                await response.write(piece.encode())
+            return response
+
+        app = web.Application()
+        aiohttp_server.setup(app, **(guards.pop(0) if self.is_application else {}))
+        for options in reversed(guards):
+            view = aiohttp_server.limit(**options)(view)
+        app.router.add_route("*", "/", view)
+        self._loop = asyncio.new_event_loop()
+        # An application that others stop waits for its handlers.
+        self._server = TestServer(app, handler_cancellation=True)
+        self._loop.run_until_complete(self._server.start_server())
+        self._url = str(self._server.make_url("/"))
+
+    def close(self):
+        for released in self._released.values():
+            released.set()
+        for session in self._sessions:
+            self._loop.run_until_complete(session.close())
+        self._loop.run_until_complete(self._server.close())
+        self._loop.close()
+
+    def send(self, method, headers):
+        return self._loop.run_until_complete(self._request(method, headers))
+
+    async def _request(self, method, headers):
+        import aiohttp
+
+        async with (
+            aiohttp.ClientSession(skip_auto_headers=["accept", "user-agent"]) as session,
+            session.request(method, self._url, headers=headers) as response,
+        ):
+            return response.status, response.headers, await response.text()
+
+    def open(self, method, headers):
+        session, response = self._loop.run_until_complete(self._open(method, headers))
+        return response.status, response.headers, AiohttpResponse(self, headers["x-open"], session, response)
+
+    async def _open(self, method, headers):
+        import aiohttp
+
+        session = aiohttp.ClientSession()
+        self._sessions.append(session)
+        response = await session.request(method, self._url, headers=headers)
+        assert await response.content.readexactly(4) == b"view"
+        return session, response
+
+    def peek(self, key, policy):
+        # The server ends a request while its loop runs.
+        self._loop.run_until_complete(asyncio.sleep(0.001))
+        return self.memory.blocking.peek(key, policy)
+
+
+class AiohttpResponse:
+    """A response that a service on a socket has begun to send."""
+
+    def __init__(self, service, name, session, response):
+        self._service, self._name, self._session, self._response = service, name, session, response
+
+    def close(self):
+        self._service._released[self._name].set()
+        self._end(read=True)
+
+    def leave(self):
+        self._end(read=False)
+
+    def _end(self, *, read):
+        async def end():
+            if read:
+                await self._response.read()
+            self._response.close()
+            await self._session.close()
+
+        self._service._loop.run_until_complete(end())
+
+
+class AiohttpHandlers(Aiohttp):
+    """All guards are the handler's."""
+
+    is_application = False
 
 
 class Django(Service):
@@ -518,6 +741,11 @@ SERVICES = [
     Asgi,
     FastApi,
     FastApiRoute,
+    Litestar,
+    Quart,
+    QuartViews,
+    Aiohttp,
+    AiohttpHandlers,
     Django,
     DjangoViews,
     DjangoAsync,

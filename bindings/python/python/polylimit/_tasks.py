@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from polylimit import Policy, Quota, Reservation
 
-    Key = str | bytes | int | UUID
+    _Key = str | bytes | int | UUID
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -39,7 +39,7 @@ class TaskOptions(TypedDict, total=False):
     """The options of a limit of tasks, besides its limiter and its policy."""
 
     #: The key, or a function of the task's arguments that returns it. By default the task's name.
-    key: Key | Callable[..., Key] | None
+    key: _Key | Callable[..., _Key] | None
     #: Units of each task; 1 by default.
     cost: int
     #: How long a slot stays taken after the worker was killed, in seconds or as a ``timedelta``; 30 s by default.
@@ -83,7 +83,7 @@ class TaskLimit:
         A task that a queue hands out again has the same id, and continues in the slot of the worker that was killed.
         """
         key = self._key(*args, **kwargs) if callable(self._key) else self._key
-        request: tuple[Key, str | Quota | Policy | None] = (name if key is None else key, self._policy)
+        request: tuple[_Key, str | Quota | Policy | None] = (name if key is None else key, self._policy)
         reservation = None
         if has_slots(self._limiter, self._policy):
             long = len(task_id.encode()) > _ID_SIZE

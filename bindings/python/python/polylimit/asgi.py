@@ -199,6 +199,10 @@ class Limit:
     def __repr__(self) -> str:
         return self._guard.show(self)
 
+    def __deepcopy__(self, _memo: object) -> Limit:
+        # Litestar copies handlers with the options of their middleware. A limit does not change.
+        return self
+
     def guards(self) -> tuple[Guard, Guard, Guard]:
         """Return the guards of a middleware: that of an application, of a mount, and of a route."""
         make = self._make_guard

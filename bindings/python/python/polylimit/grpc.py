@@ -261,7 +261,7 @@ def _handler(handler: Any, behavior: Any) -> Any:
 
 
 def _add_fields(context: Any, limits: Any) -> None:
-    """Add the fields to what the handler has set; a handler on a thread of an asynchronous server cannot be asked."""
+    """Add the fields to what the handler has set, which the context of a migrated synchronous handler does not show."""
     if hasattr(context, "trailing_metadata"):
         context.set_trailing_metadata((*(context.trailing_metadata() or ()), *limits.fields()))
 

@@ -1,0 +1,216 @@
+"""Limits for Quart: an extension for an application or a blueprint, and decorators for single views.
+
+>>> from polylimit import AsyncLimiter
+>>> from polylimit.quart import RateLimit, limit
+>>> from quart import Quart
+>>> app = Quart(__name__)
+>>> limiter = AsyncLimiter(policies={"api": "100/minute", "login": "5/15m sliding_log"})
+>>> limits = RateLimit(app, limiter, "api")
+>>> @app.post("/login")
+... @limit(limiter, "login", override=True)
+... async def login() -> str:
+...     return "welcome"
+
+Quart 0.19 and newer.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import partial, wraps
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from polylimit import asgi
+from polylimit._decide import decide, drive_async
+from polylimit._guard import Denial, Guard, Options, Outage, refuse_unknown_options
+from polylimit._versions import require
+from polylimit._views import ViewLimit, limits_of
+from polylimit.asgi import ResponseStart, ScopeInfo
+
+require("Quart", "0.19", "quart")
+
+import quart  # noqa: E402
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from typing_extensions import Unpack
+
+    from polylimit import AsyncLimiter, Limiter
+    from polylimit._charges import Policies
+    from polylimit._core import RequestLimits
+
+__all__ = ["Denial", "Options", "Outage", "RateLimit", "ResponseStart", "exempt", "limit", "request_limits"]
+
+View = TypeVar("View", bound="Callable[..., Any]")
+
+#: A parameter of a rule, as Werkzeug reads it.
+_PARAMETER = re.compile(r"<(?:([a-zA-Z_]\w*)(?:\(.*?\))?:)?([a-zA-Z_]\w*)>")
+
+
+def request_limits(request: quart.Request | None = None) -> RequestLimits | None:
+    """Return what the limits of the current request have decided so far; ``None`` for a request without limits."""
+    scope: Any = (request or quart.request).scope
+    return asgi.request_limits(scope)
+
+
+class _Info(ScopeInfo):
+    def __init__(self, request: quart.Request) -> None:
+        scope: Any = request.scope
+        super().__init__(scope, asgi.receive_nothing)
+        self._request = request
+
+    @property
+    def request(self) -> quart.Request:
+        return self._request
+
+    def path(self, name: str) -> str | None:
+        value = (self._request.view_args or {}).get(name)
+        return None if value is None else str(value)
+
+    def route(self) -> str | None:
+        endpoint = self._request.endpoint
+        if endpoint is None:
+            return None
+        # A view has one budget in a blueprint, under the first of its endpoints.
+        views = quart.current_app.view_functions
+        view, part = views.get(endpoint), endpoint.rpartition(".")[0]
+        same = (other for other in views if views[other] is view and other.rpartition(".")[0] == part)
+        return min(same, default=endpoint)
+
+    def pattern(self) -> str | None:
+        rule = self._request.url_rule
+        if rule is None:
+            return None
+
+        def parameter(match: re.Match[str]) -> str:
+            converter = rule.map.converters.get(match[1] or "default")
+            return f"{{{match[2]}}}" if getattr(converter, "part_isolating", True) else f"{{*{match[2]}}}"
+
+        return _PARAMETER.sub(parameter, rule.rule)
+
+    def response(self, status: int, fields: list[tuple[str, str]], body: str) -> Any:
+        response = quart.Response(body, status)
+        response.headers.clear()
+        response.headers.extend(fields)
+        return response
+
+    def with_cors(self, response: Any, fields: list[tuple[str, str]]) -> Any:
+        if isinstance(response, quart.Response):
+            if "access-control-allow-origin" not in response.headers:
+                response.headers.extend(fields)
+            return response
+        raise TypeError("on_denied has to return a quart.Response where cors_origins are given")
+
+
+class RateLimit:
+    """Limits every request of an application or a blueprint, besides the limits of its views (:func:`limit`).
+
+    Without a limiter it limits nothing, but lets the limits of views add their header fields and see when a response is
+    done. The options are those of :class:`polylimit.asgi.RateLimitMiddleware`, without ``websockets``; functions of the
+    request get the ``quart.Request``, and ``on_denied`` returns what a view may return. Quotas without a name have one
+    budget for all requests of an application, and one for a blueprint under each name.
+    """
+
+    def __init__(
+        self,
+        app: quart.Quart | quart.Blueprint | None = None,
+        limiter: AsyncLimiter | Limiter | None = None,
+        policy: Policies = None,
+        **options: Unpack[Options],
+    ) -> None:
+        self._guard: Guard | None = None
+        #: The guards of blueprints, by the names under which they are registered.
+        self._of_blueprints: dict[str, Guard] = {}
+        if limiter is not None:
+            self._make_guard = partial(Guard, limiter, policy, **options)
+            self._guard = self._make_guard()
+            self._has_scopes = self._make_guard(per_route=True).core.is_per_route
+        elif policy is not None or options:
+            refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
+            raise TypeError("options need a limiter: without one nothing would be limited")
+        if app is not None:
+            self.init_app(app)
+
+    def __repr__(self) -> str:
+        return "RateLimit()" if self._guard is None else self._guard.show(self)
+
+    def init_app(self, app: quart.Quart | quart.Blueprint) -> None:
+        """Limit the requests of an application or a blueprint."""
+        blueprint = app if isinstance(app, quart.Blueprint) else None
+        if isinstance(app, quart.Blueprint):
+            app.record(lambda state: _install(state.app))
+        else:
+            _install(app)
+        if self._guard is None:
+            return
+        of_application = self._guard
+
+        async def before() -> Any:
+            limits = limits_of(quart.current_app.view_functions.get(quart.request.endpoint or ""))
+            if limits.override(quart.request.method):
+                return None
+            guard = of_application if blueprint is None else self._guard_of(blueprint, of_application)
+            return await _decide(guard, limits.guards)
+
+        app.before_request(before)
+
+    def _guard_of(self, blueprint: quart.Blueprint, of_application: Guard) -> Guard:
+        """Return the guard that has the budget of a blueprint, where it is registered."""
+        registered = quart.current_app.blueprints
+        names = (name for name in quart.request.blueprints if registered.get(name) is blueprint)
+        name = next(names, blueprint.name)
+        guard = self._of_blueprints.get(name)
+        if guard is None:
+            guard = self._make_guard(scope=name) if self._has_scopes else of_application
+            self._of_blueprints[name] = guard
+        return guard
+
+
+def _install(app: Any) -> None:
+    if not isinstance(app.asgi_app, asgi.RateLimitMiddleware):
+        app.asgi_app = asgi.RateLimitMiddleware(app.asgi_app)
+
+
+def limit(
+    limiter: AsyncLimiter | Limiter, policy: Policies = None, *, override: bool = False, **options: Unpack[Options]
+) -> Callable[[View], View]:
+    """Limit one view, below ``@app.route``; the options are those of :class:`RateLimit`, which the application needs.
+
+    With ``override`` the limits of the application and of its blueprints do not apply to the view's requests that this
+    limit applies to.
+    """
+    guard = Guard(limiter, policy, per_route=True, is_attached=True, **options)
+    return _decorator(ViewLimit(guard, override))
+
+
+def exempt(view: View) -> View:
+    """Exempt a view from the limits of the application and of its blueprints."""
+    return _decorator(ViewLimit(None))(view)
+
+
+def _decorator(limit: ViewLimit) -> Callable[[View], View]:
+    def decorate(view: Any) -> Any:
+        if isinstance(view, type) or not callable(view):
+            raise TypeError(f"the decorated view is {view!r}: allowed is a function, or a method of a class of views")
+        later = limits_of(view).guards
+
+        @wraps(view)
+        async def limited(*args: Any, **kwargs: Any) -> Any:
+            denied = None if limit.guard is None else await _decide(limit.guard, later)
+            return denied if denied is not None else await quart.current_app.ensure_async(view)(*args, **kwargs)
+
+        limit.mark(limited)
+        return limited
+
+    return decorate
+
+
+async def _decide(guard: Guard, later: Sequence[Guard] = ()) -> Any:
+    """Decide about the current request; return the response if it is denied."""
+    request: Any = quart.request._get_current_object()  # type: ignore[attr-defined] # noqa: SLF001
+    limits = request_limits(request)
+    if limits is None:
+        raise RuntimeError("limits of views need polylimit.quart.RateLimit(app) on the application")
+    denied = await drive_async(decide(guard, _Info(request), limits, later))
+    return None if denied is None else denied[1]
