@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use polylimit_test_servers::{Kind, Server};
 
 use crate::trial::{Build, Process, Totals, Trial};
-use crate::work::{Command, SLOTS, Setup};
+use crate::work::{Command, SLOTS, Setup, WINDOW};
 
 /// The policies whose states both builds read, and the one whose states only the newer one reads. The periods are so long that
 /// nothing is refilled during a trial.
@@ -18,7 +18,7 @@ const SHARED: [(&str, &str); 4] = [
     ("log", "60/52w sliding_log"),
     (SLOTS, "60/52w token_bucket; 500 concurrent"),
 ];
-const CHANGED: (&str, &str) = ("window", "60/52w fixed_window");
+const CHANGED: (&str, &str) = (WINDOW, "60/52w fixed_window");
 /// Its keys live for seconds, but for the record that the newer build adds, which is to be kept for a day.
 const BRIEF: (&str, &str) = ("brief", "1000000/s token_bucket");
 const LIMIT: u64 = 60;

@@ -17,6 +17,8 @@ use serde::{Deserialize, Serialize};
 const SOON: Duration = Duration::from_secs(60);
 /// The policy that has a quota of concurrent reservations.
 pub(crate) const SLOTS: &str = "slots";
+/// The policy whose states only the newer build reads.
+pub(crate) const WINDOW: &str = "window";
 /// Calls that are made at the same time.
 const CALLERS: usize = 4;
 
@@ -172,10 +174,15 @@ fn decide(limiter: &blocking::Limiter, policies: &[String], keys: &[String], req
     answer.into_inner().unwrap()
 }
 
-/// A check; every fourth time a reservation that is committed, and every fourth time a request over two keys. Slots are only reserved.
+/// A check; every fourth time a reservation that is committed, and every fourth time a request over two keys. Slots are only reserved, and
+/// windows never: a process that cannot read them any more cannot commit either, and the units stay reserved for the ttl.
 fn decide_one(limiter: &blocking::Limiter, policy: &str, key: &str, number: usize, answer: &Mutex<Answer>) {
     let request = Request::new(key).policy(policy);
-    let number = if policy == SLOTS { 0 } else { number % 4 };
+    let number = match (policy, number % 4) {
+        (SLOTS, _) => 0,
+        (WINDOW, 0) => 2,
+        (_, number) => number,
+    };
     match number {
         0 => match limiter.reserve(request, ReserveOptions::default().max_age(Duration::ZERO)) {
             Ok(reservation) if reservation.allowed() => {
