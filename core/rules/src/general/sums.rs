@@ -1,4 +1,4 @@
-//! Decisions beside reservations of which only the sums are known: what they hold and how many there are. All of them count now, and no
+//! Decisions in addition to reservations of which only the sums are known: what they hold and how many there are. All of them count now, and no
 //! groups share the policy.
 
 use super::decide::HeldBeside;
