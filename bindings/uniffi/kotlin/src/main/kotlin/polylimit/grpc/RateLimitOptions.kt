@@ -25,7 +25,7 @@ public class GrpcRequest(
 
 /**
  * The options of [RateLimitInterceptor]. `count` and `spent` get the status with which a call has ended. Paths and routes of rules are
- * `/package.Service/Method`, and the fields of requests are metadata of text. [status] and [onDenied] are about HTTP, and are refused.
+ * `/package.Service/Method`, and the fields of requests are metadata of text. [onDenied] and [spentBy] are about HTTP, and are refused.
  */
 public class RateLimitOptions(
     limiter: Limiter,
