@@ -29,6 +29,7 @@
 //!
 //! [`Limiter`] has the operations for asynchronous callers, [`blocking::Limiter`] for blocking ones. [`http`] limits handlers, formats
 //! decisions as HTTP fields, finds the client's address behind proxies, and has what clients of limited services need.
+//! [`adaptive`] is a limit of concurrent calls that follows latency and errors, for a service that protects itself.
 //! [`document`] is for requests under a policy document, [`admin`] for what operators ask, and [`storage`] for a store of
 //! your own.
 //!
@@ -69,6 +70,7 @@
 //! and no wait becomes longer than the quota alone can require. When a policy's quotas change, the use of each key is
 //! kept.
 
+pub mod adaptive;
 pub mod http;
 mod limiter;
 pub mod storage;
