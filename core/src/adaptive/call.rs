@@ -31,6 +31,12 @@ impl Call {
         self.end(true);
     }
 
+    /// Measures the call now; its place is free when it is dropped.
+    #[cfg(feature = "tower")]
+    pub(crate) fn report(&self, failed: bool) {
+        self.shared.record(self.began_us, failed);
+    }
+
     fn end(self, failed: bool) {
         let (shared, began_us) = (Arc::clone(&self.shared), self.began_us);
         // Free before a hook runs, which may be slow or panic.

@@ -49,6 +49,7 @@
 #[cfg(feature = "actix")]
 #[doc(hidden)]
 pub mod actix;
+mod adaptive;
 mod body;
 mod builder;
 mod grpc;
@@ -58,6 +59,7 @@ mod limit;
 mod response;
 mod service;
 
+pub use adaptive::{Adaptive, AdaptiveBody, AdaptiveLayer};
 pub use body::ResponseBody;
 pub use builder::RateLimitBuilder;
 pub use grpc::GrpcStatus;

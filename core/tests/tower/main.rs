@@ -7,6 +7,7 @@
     reason = "an operation that fails has to fail the test"
 )]
 
+mod adaptive;
 mod answers;
 mod configuration;
 mod framework;

@@ -106,6 +106,13 @@ impl Problem {
         Self { cause: Cause::Outage, status: None, detail, violated: Vec::new() }
     }
 
+    /// The problem of a request for which an adaptive limit has no place.
+    #[cfg(feature = "tower")]
+    pub(crate) fn overloaded() -> Self {
+        let detail = "The service is overloaded at the moment: retry in 1 s.".to_owned();
+        Self { cause: Cause::Outage, status: None, detail, violated: Vec::new() }
+    }
+
     /// The problem of a request without a key of these parts.
     pub(crate) fn without_key(parts: &[impl fmt::Display]) -> Self {
         let parts: Vec<_> = parts.iter().map(ToString::to_string).collect();
