@@ -32,6 +32,7 @@
 //! - [`aimd`](AdaptiveLimitBuilder::aimd) knows the latency that is too long, as `AIMDLimit` does: additive increase by 1 for each
 //!   window, multiplicative decrease when calls took longer or failed.
 //!
+//! `docs/adaptive.md` has simulations of both.
 
 mod aimd;
 mod algorithm;

@@ -268,3 +268,8 @@ struct ReservationsDocs;
 #[cfg(doctest)]
 #[doc = include_str!("../../docs/redis.md")]
 struct RedisDocs;
+
+/// The examples of the documentation of adaptive limits, run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/adaptive.md")]
+struct AdaptiveDocs;

@@ -27,6 +27,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/http.md", "rust", "core/src/lib.rs"),
     ("docs/grpc.md", "rust", "core/src/lib.rs"),
     ("docs/grpc.md", "go", "bindings/go/polylimitgrpc/example_test.go"),
+    ("docs/adaptive.md", "rust", "core/src/lib.rs"),
     ("docs/command-line.md", "console", "tools/cli/tests/commands/documentation.rs"),
     ("docs/command-line.md", "json", "tools/cli/tests/commands/documentation.rs"),
     ("docs/command-line.md", "yaml", "tools/cli/tests/commands/documentation.rs"),

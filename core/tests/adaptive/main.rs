@@ -1,4 +1,4 @@
-//! Adaptive limits: alone, and with limiters whose quotas follow them.
+//! Adaptive limits: alone, with limiters whose quotas follow them, and in front of a simulated service.
 
 #![allow(
     clippy::unwrap_used,
@@ -9,3 +9,5 @@
 
 mod limit;
 mod limiters;
+mod service;
+mod simulation;
