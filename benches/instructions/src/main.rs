@@ -43,13 +43,16 @@ fn limiter(policies: &[(&str, &str)]) -> Limiter {
     let clock = ManualClock::new(1_700_000_000_000_000).expect("a time");
     let mut builder = Limiter::builder().clock(clock);
     for (name, quotas) in policies {
-        builder = builder.policy(Policy::parse(*name, quotas).expect("quotas"));
+        builder = builder.policy(Policy::parse(name, quotas).expect("quotas"));
     }
     builder.build().expect("a limiter")
 }
 
+/// What is repeated.
+type Operation = Box<dyn FnMut()>;
+
 /// Checks of keys that have a state.
-fn checks(quotas: &str, keys: usize, is_allowed: bool) -> Box<dyn FnMut()> {
+fn checks(quotas: &str, keys: usize, is_allowed: bool) -> Operation {
     let limiter = limiter(&[("p", quotas)]).blocking();
     let keys: Vec<_> = (0..keys).map(|at| format!("user:{at}")).collect();
     for key in &keys {
@@ -70,7 +73,7 @@ fn together(limiter: &blocking::Limiter, policies: &[&str]) {
     assert!(black_box(decisions).iter().all(polylimit::Decision::allowed));
 }
 
-fn rows() -> Vec<(&'static str, Box<dyn FnMut()>)> {
+fn rows() -> Vec<(&'static str, Operation)> {
     let three = ["a", "b", "c"];
     let several = limiter(&three.map(|name| (name, AMPLE))).blocking();
     let reserving = limiter(&[("p", AMPLE)]).blocking();

@@ -45,7 +45,6 @@ export type Degradation =
   | "cluster_down"
   | "auth"
   | "wrong_type"
-  | "newer_format"
   | "protocol"
   | "refused"
   | "connection_lost"
@@ -237,6 +236,13 @@ export interface StoreOptions {
    * Allowed: 0 (never), or 1ms to 24h. A number is in milliseconds. Default: 1s.
    */
   readonly doctorAfter?: number | string;
+  /**
+   * Whether polylimit's module decides on servers that have it. On all others, and for what it does not
+   * decide, scripts do.
+   *
+   * Allowed: true or false. Default: true.
+   */
+  readonly module?: string;
   /**
    * How often Sentinel is polled for the primary, or a cluster for its slots, when nothing else triggers it;
    * only with Sentinel or a cluster.
