@@ -250,8 +250,8 @@ fn record_of_a_later_version_is_kept() {
     let mut connection = Client::open(server.url()).unwrap().get_connection().unwrap();
     let keys: Vec<String> = cmd("KEYS").arg("*").query(&mut connection).unwrap();
     let [key] = keys.as_slice() else { panic!("{keys:?}") };
-    // Form, tag, length and the bytes of a record that no version knows yet.
-    let later = b"\xC8tag!\0\0\x05later";
+    // Form, tag, length, the time until which the key has to live, and the bytes of a record that no version knows yet.
+    let later = b"\xC8tag!\0\0\x0C\0\0\0\0\0\0\x01later";
     let mut state: Vec<u8> = cmd("GET").arg(key).query(&mut connection).unwrap();
     state.extend_from_slice(later);
     let () = cmd("SET").arg(key).arg(&state[..]).arg("KEEPTTL").query(&mut connection).unwrap();
