@@ -128,6 +128,8 @@ class _Options(TypedDict, total=False):
     """How long a connection may be idle before the system probes whether the other side is still there. Allowed: 1s to 1h. Default: ``15s``."""
     doctor_after: str | float | timedelta | None
     """How long after its first decision a limiter examines Redis once, in the background: findings that make limits unreliable are reported as events. Of limiters that share connections, the first one examines for all. Allowed: 0 (never), or 1ms to 24h. Default: ``1s``."""
+    module: str | None
+    """Whether polylimit's module decides on servers that have it. On all others, and for what it does not decide, scripts do. Allowed: true or false. Default: ``true``."""
     topology_refresh: str | float | timedelta | None
     """How often Sentinel is polled for the primary, or a cluster for its slots, when nothing else triggers it; only with Sentinel or a cluster. Allowed: 1s to 1h. Default: ``30s``."""
     address_map: str | None
