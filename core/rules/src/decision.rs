@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::policy::Policy;
 
 /// The result of a check, a peek or an acquire.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Eq)]
 #[must_use = "a decision has to be looked at: a denied request must not proceed"]
 #[expect(clippy::struct_excessive_bools, reason = "each is an answer of its own")]
 pub struct Decision {
@@ -49,6 +49,17 @@ pub struct Decision {
 }
 
 const _: () = assert!(size_of::<Decision>() == 56);
+
+impl PartialEq for Decision {
+    /// A reserve that finds the reservation of an earlier one has the same decision, and so `repeated` is no part of it.
+    fn eq(&self, other: &Self) -> bool {
+        let Self { total, several, wait_us, allowed, source, degraded, cause, .. } = self;
+        let Self { elastic, shadowed, repeated: _, crossed, .. } = self;
+        (total, several, wait_us, allowed) == (&other.total, &other.several, &other.wait_us, &other.allowed)
+            && (source, degraded, cause) == (&other.source, &other.degraded, &other.cause)
+            && (elastic, shadowed, crossed) == (&other.elastic, &other.shadowed, &other.crossed)
+    }
+}
 
 /// The parts of a decision, for a language that represents decisions as plain values of its own and passes one back to
 /// write `headers`.

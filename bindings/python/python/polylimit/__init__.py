@@ -10,8 +10,14 @@ URL: no error, no ``repr``.
 
 Integrations are modules of their own, which import their library:
 
-``polylimit.flask``, ``polylimit.django``, ``polylimit.drf``, ``polylimit.fastapi``, ``polylimit.asgi``
-    Limits for Flask, Django, its REST framework, FastAPI and Starlette, and any other ASGI application.
+``polylimit.flask``, ``polylimit.quart``, ``polylimit.django``, ``polylimit.drf``, ``polylimit.fastapi``,
+``polylimit.litestar``, ``polylimit.aiohttp_server``, ``polylimit.asgi``
+    Limits for Flask, Quart, Django, its REST framework, FastAPI and Starlette, Litestar, the server of aiohttp, and any
+    other ASGI application.
+``polylimit.grpc``
+    Limits for calls of gRPC servers and their messages.
+``polylimit.celery``, ``polylimit.rq``, ``polylimit.dramatiq``
+    Limits for the tasks of queues.
 ``polylimit.keys``
     By which key a request counts there.
 ``polylimit.functions``

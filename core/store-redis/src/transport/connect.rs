@@ -106,7 +106,7 @@ pub(crate) struct Connector {
     address_map: AddressMap,
     /// Whether the options allow the module.
     module: bool,
-    /// How many connections in a row ended when their server was asked for the module.
+    /// How many connections in a row ended when their server was asked for the module, and not without that question.
     ended_by_module: AtomicU8,
     /// The last refusal by a server.
     pub(crate) refusal: LastRefusal,
@@ -207,20 +207,46 @@ impl Connector {
         Box::pin(async move {
             let fixed = self.credentials.load_full();
             let Some(login) = self.login.as_ref().filter(|_| fixed.is_none()) else {
-                let stream = self.open(address, primary, longest).await?;
-                return self.handshake(stream, fixed.as_deref(), time).await;
+                return self.begin(address, primary, fixed.as_deref(), time, longest).await;
             };
             let part = longest / 4 * 3;
             let credentials = login.credentials(part).await?;
-            let stream = self.open(address, primary, longest).await?;
-            let mut shaken = self.handshake(stream, Some(&credentials), time).await;
-            if shaken.as_ref().is_err_and(|error| error.failure.reason == Degradation::Auth) {
+            let mut begun = self.begin(address, primary, Some(&credentials), time, longest).await;
+            if begun.as_ref().is_err_and(|error| error.failure.reason == Degradation::Auth) {
                 let others = login.others_than(&credentials, part).await?;
-                let stream = self.open(address, primary, longest).await?;
-                shaken = self.handshake(stream, Some(&others), time).await;
+                begun = self.begin(address, primary, Some(&others), time, longest).await;
             }
-            shaken.inspect(|_| login.accepted())
+            begun.inspect(|_| login.accepted())
         })
+    }
+
+    /// Opens a connection and sends the first commands; once more, without the question for the module, where that may have ended it.
+    async fn begin(
+        &self,
+        address: &Address,
+        primary: &mut Option<Endpoint>,
+        credentials: Option<&Credentials>,
+        time: &ServerTime,
+        longest: Duration,
+    ) -> Result<(Stream, bool), ConnectError> {
+        let asks = self.asks_for_module();
+        let stream = self.open(address, primary, longest).await?;
+        let begun = self.handshake(stream, credentials, time, asks).await;
+        let has_ended = begun.as_ref().is_err_and(|error| {
+            matches!(error.failure.reason, Degradation::Unreachable | Degradation::ConnectionLost)
+        });
+        if !asks || !has_ended {
+            if asks && begun.is_ok() {
+                self.ended_by_module.store(0, Ordering::Relaxed);
+            }
+            return begun;
+        }
+        let stream = self.open(address, primary, longest).await?;
+        let begun = self.handshake(stream, credentials, time, false).await;
+        if begun.is_ok() {
+            self.ended_by_module.fetch_add(1, Ordering::Relaxed);
+        }
+        begun
     }
 
     /// Opens a connection to the server at an address. For a service, `primary` is the server in use from then on.
@@ -324,6 +350,7 @@ impl Connector {
         stream: Stream,
         credentials: Option<&Credentials>,
         time: &ServerTime,
+        asks_for_module: bool,
     ) -> Result<(Stream, bool), ConnectError> {
         let mut commands = redis::pipe();
         if let Some(credentials) = credentials {
@@ -334,7 +361,6 @@ impl Connector {
         }
         let needed = commands.len();
         commands.cmd("CLIENT").arg("SETNAME").arg(&*self.client_name).cmd("TIME");
-        let asks_for_module = self.asks_for_module();
         if asks_for_module {
             commands.cmd(MODULE_VERSION);
         }
@@ -368,20 +394,18 @@ impl Connector {
         let server_us =
             session.reply().await.map_err(|error| ConnectError::refused(&error)).map(server_us)?;
         time.learn(server_us.ok_or(PROTOCOL)?, sent, monotonic::now());
-        let has_module = asks_for_module && self.has_module(&mut session).await?;
+        let has_module = asks_for_module && has_module(&mut session).await?;
         Ok((session.into_stream(), has_module))
     }
+}
 
-    /// Reads the reply to the question for the module, which a server without it refuses.
-    async fn has_module(&self, session: &mut Session) -> Result<bool, ConnectError> {
-        let replied = session.reply::<u64>().await;
-        if replied.as_ref().is_err_and(RedisError::is_io_error) {
-            self.ended_by_module.fetch_add(1, Ordering::Relaxed);
-            return Err(UNREACHABLE.into());
-        }
-        self.ended_by_module.store(0, Ordering::Relaxed);
-        Ok(replied.is_ok_and(|protocol| protocol == MODULE_PROTOCOL))
+/// Reads the reply to the question for the module, which a server without it refuses.
+async fn has_module(session: &mut Session) -> Result<bool, ConnectError> {
+    let replied = session.reply::<u64>().await;
+    if replied.as_ref().is_err_and(RedisError::is_io_error) {
+        return Err(UNREACHABLE.into());
     }
+    Ok(replied.is_ok_and(|protocol| protocol == MODULE_PROTOCOL))
 }
 
 fn sentinel_logins(target: &Target) -> HashMap<Endpoint, Login> {
