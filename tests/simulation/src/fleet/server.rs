@@ -107,13 +107,15 @@ impl FleetServer {
                 self.script(now_us, &hash, rest, &mut published)
             }
             [b"EVALSHA", hash, rest @ ..] => self.script(now_us, hash, rest, &mut published),
+            // What a server without the module replies.
+            [b"POLYLIMIT.VERSION"] => (Reply::Error("ERR unknown command".into()), OTHER_NS),
             _ => (Reply::Error("ERR the model server has no such command".into()), OTHER_NS),
         };
         if !matches!(words[0], b"EVAL" | b"EVALSHA") {
             self.work.other_commands += 1;
         }
         if let Reply::Error(error) = &reply
-            && !error.starts_with("NOSCRIPT")
+            && !["NOSCRIPT", "ERR unknown command"].iter().any(|known| error.starts_with(known))
         {
             self.error.get_or_insert_with(|| error.clone());
         }
