@@ -360,10 +360,12 @@ impl Connector {
             commands.cmd("SELECT").arg(self.database);
         }
         let needed = commands.len();
-        commands.cmd("CLIENT").arg("SETNAME").arg(&*self.client_name).cmd("TIME");
+        commands.cmd("CLIENT").arg("SETNAME").arg(&*self.client_name);
         if asks_for_module {
             commands.cmd(MODULE_VERSION);
         }
+        // Last, so that its reply shows that no command before has ended the connection.
+        commands.cmd("TIME");
         let sent = monotonic::now();
         let is_tls = matches!(stream, Stream::Tls(_));
         let mut session = Session::new(stream);
@@ -391,10 +393,10 @@ impl Connector {
                 return Err(failure.into());
             }
         }
+        let has_module = asks_for_module && has_module(&mut session).await?;
         let server_us =
             session.reply().await.map_err(|error| ConnectError::refused(&error)).map(server_us)?;
         time.learn(server_us.ok_or(PROTOCOL)?, sent, monotonic::now());
-        let has_module = asks_for_module && has_module(&mut session).await?;
         Ok((session.into_stream(), has_module))
     }
 }
