@@ -20,7 +20,6 @@
  * defect READS_HEAD_LAST refutes follower_converges: A load reads the main hash after the entries.
  * defect IGNORES_GAPS refutes follower_converges: Records are applied although earlier ones are missing.
  * defect TRUSTS_THE_LOG refutes follower_converges: The main hash is not read again after a read of the log that returns nothing.
- * defect LOADS_NOTHING refutes configuration_stays: A main hash that is gone counts as a change.
  * defect READS_A_REPLICA refutes document_does_not_go_back: The document may be read from a copy that is behind.
  * defect LOADS_UNCHECKED refutes configuration_stays: A load is applied whatever has become of the database meanwhile.
  * defect STARTS_UNCHECKED refutes follower_converges: Entries are applied although there was no main hash when the load began.
@@ -281,9 +280,7 @@ is_newest:
     :: atomic {
         if
         :: !is_complete -> goto to_not_newest
-#ifndef DEFECT_LOADS_NOTHING
         :: is_complete && is_gone -> reads_again = false; goto read
-#endif
         :: else ->
             if
 #ifdef DEFECT_WAITS_FOR_A_DOCUMENT
