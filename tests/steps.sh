@@ -7,7 +7,7 @@
 #
 # A step counts the test cases that its output reports, one for each line of these forms:
 #
-#   test result: ok. 12 passed; 0 failed;       so many cases passed and failed; a line each for the parts of a step
+#   test result: ok. 12 passed; 0 failed;       the numbers of cases that passed and failed; a line each for the parts of a step
 #   rust memory: 38 of 38 cases agree           the same, from a runner of conformance cases
 #   skipped: NAME: REASON                       a case that examined nothing and is in no sum
 #   test NAME ... skipped, REASON               the same where cargo has counted the case as passed

@@ -1,4 +1,4 @@
--- A script for wrk: POST requests with JSON bodies, in turns about so many keys. Arguments: BODY, in which KEY stands for a key, and the
+-- A script for wrk: POST requests with JSON bodies, in turns about a number of keys. Arguments: BODY, in which KEY stands for a key, and the
 -- number of keys. All requests are made in advance, so that the script costs the generator little.
 local requests, at = {}, 0
 

@@ -109,7 +109,7 @@ fn stopped_event_loop_delays_no_other_loop() {
     assert_eq!(answers, [(1, true), (3, true)]);
 }
 
-/// Waits until so many units remain.
+/// Waits until this number of units remain.
 fn until_remaining(limiter: &Limiter, remaining: u64) {
     let start = Instant::now();
     while limiter.blocking().peek("user").unwrap().remaining() != remaining {

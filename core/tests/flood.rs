@@ -20,7 +20,7 @@ fn resident_bytes() -> u64 {
     line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
 }
 
-/// Sends a flood of keys to a store for so many, and checks a key that is limited before, during and after it.
+/// Sends a flood of keys to a store for this number of keys, and checks a key that is limited before, during and after it.
 fn flood(keys: u64, max_keys: u64) {
     let policy = Policy::parse("api", "1/day token_bucket").unwrap();
     let max = usize::try_from(max_keys).unwrap();

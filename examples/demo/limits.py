@@ -72,7 +72,7 @@ class Show:
             self._tell(status == wanted, f"{follower.title:<8} answers {user} {status}")
 
     async def spend(self, wanted: int, fact: str) -> None:
-        """Send each service requests of a gold user of its own until it denies one: so many are admitted."""
+        """Send each service requests of a gold user of its own until it denies one, and count the admitted ones."""
         for follower in self._followers:
             user = user_of(follower.title, self._run)
             admitted = 0

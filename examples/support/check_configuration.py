@@ -35,7 +35,7 @@ REST_SECONDS = 0.03
 
 
 def document(number: int) -> str:
-    """Give the document after so many changes."""
+    """Give the document after this number of changes."""
     denied = '"user mallory"' if number % 2 else ""
     return f"""
 polylimit = 1

@@ -81,7 +81,7 @@ class Clients:
             self.answered += 1
 
     def run(self, requests: int) -> None:
-        """Send so many requests, 8 at a time."""
+        """Send this number of requests, 8 at a time."""
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(self.ask, range(requests)))
 
@@ -105,7 +105,7 @@ def state(limiter: Limiter) -> tuple[int, int]:
 
 
 def until(limiter: Limiter, wanted: int, what: str) -> tuple[int, int]:
-    """Wait until so many slots are free."""
+    """Wait until this number of slots is free."""
     end = time.monotonic() + PATIENCE
     while state(limiter)[0] != wanted and time.monotonic() < end:
         time.sleep(0.01)

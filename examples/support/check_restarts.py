@@ -20,7 +20,7 @@ WORKERS = 4
 CLIENTS = 8
 LIMIT = 200
 REQUESTS = 2 * LIMIT
-#: The server is restarted when so many requests were answered.
+#: The server is restarted after this number of answers.
 RESTART_AT = LIMIT // 3
 QUOTA = f"{LIMIT}/hour fixed_window"
 #: How long one request may need, with all attempts while a server that has one process is starting.

@@ -122,7 +122,7 @@ class Follower:
 
 
 def start(stack: contextlib.ExitStack, source: Source, each: int = 1, **environment: str) -> list[tuple[str, int]]:
-    """Start so many services of each language until the stack ends, and give their titles and ports."""
+    """Start this number of services of each language until the stack ends, and give their titles and ports."""
     services = [
         (
             title,

@@ -38,7 +38,7 @@ pub(crate) fn ratelimit(server: &Ratelimit, key: &str) -> Result<(), Box<dyn Err
     admits(1, "envoyproxy/ratelimit", || grpc::run(grpc::ask(server.grpc, SHOULD_RATE_LIMIT, message())))
 }
 
-/// Asks about a key that may be used so many times.
+/// Asks about a key that may be used this number of times.
 fn admits(
     times: usize,
     what: &str,

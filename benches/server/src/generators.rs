@@ -188,7 +188,7 @@ fn read_csv(text: &str, requests: u64) -> Result<Measured, Box<dyn Error>> {
     Ok(Measured { answers: requests, wall, latency: Some((milliseconds(3)?, milliseconds(1)?)) })
 }
 
-/// The bodies of requests about so many keys.
+/// The bodies of requests about this number of keys.
 pub(crate) fn bodies(keys: usize, body: impl Fn(&str) -> Bytes) -> Vec<Bytes> {
     let mut key = String::new();
     let mut bodies = Vec::with_capacity(keys);

@@ -50,7 +50,7 @@ struct Verdict {
     code: i32,
 }
 
-/// A request to throttlecrab about a key that may be used so many times at once, and in a period of so many seconds.
+/// A request to throttlecrab about a key with this burst, and with this limit in a period of seconds.
 pub(crate) fn throttle(key: &str, times: i32, period: i32) -> Bytes {
     let key = key.to_owned();
     framed(&ThrottleRequest { key, max_burst: times, count_per_period: times, period, quantity: 1 })

@@ -38,9 +38,9 @@ pub(crate) struct Goal {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Bound {
-    /// At least so many times the rate.
+    /// At least this multiple of the rate.
     Rate(f64),
-    /// At most so many times the latency that 99 % of the answers do not exceed.
+    /// At most this multiple of the latency that 99 % of the answers do not exceed.
     P99(f64),
 }
 

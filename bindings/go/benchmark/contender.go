@@ -24,7 +24,7 @@ type contender struct {
 	decide func(ctx context.Context, key string) (bool, error)
 }
 
-// ofPolylimit decides by a token bucket of so many a minute.
+// ofPolylimit decides by a token bucket of this number a minute.
 func ofPolylimit(url string, limit int) (contender, error) {
 	if strings.HasPrefix(url, "redis") && !strings.Contains(url, "deadline=") {
 		url += "?deadline=5s"

@@ -67,7 +67,7 @@ fn policy() -> Policy {
     Policy::parse("api", QUOTAS).expect("a quota")
 }
 
-/// A document with so many overrides of users whose names begin so.
+/// A document with this number of overrides of users whose names begin so.
 fn document(prefix: &str, overrides: usize) -> String {
     let mut text = format!(
         "polylimit = 1\n[policies.api]\nquotas = \"{QUOTAS}\"\nplans = {{ gold = \"500000/s token_bucket burst=4000000000\" }}\n"

@@ -97,7 +97,7 @@ fn main() {
 }
 
 impl Contents {
-    /// The document with as many parts as fit into so many bytes.
+    /// The document with as many parts as fit into this number of bytes.
     fn text(&self, bytes: usize) -> String {
         let mut text = format!("polylimit = 1\n{}", self.head);
         for part in (0..self.most).map(self.part) {

@@ -201,7 +201,7 @@ fn busy_us(server: &Server) -> f64 {
     ["scan", "evalsha", "eval"].map(of).iter().sum()
 }
 
-/// The value that so many per mille do not exceed.
+/// The value that this share, per mille, does not exceed.
 fn at(mut figures: Vec<f64>, per_mille: usize) -> f64 {
     figures.sort_unstable_by(f64::total_cmp);
     figures[(figures.len() - 1) * per_mille / 1_000]

@@ -132,7 +132,7 @@ pub(crate) fn report(quick: bool) {
     report_reservations(&server, quick);
 }
 
-/// A reserve and a commit on a key with so many reservations, to a check of a key without any.
+/// Compares a reserve and a commit on a key with n reservations with two checks of a key that has none.
 fn report_reservations(server: &Server, quick: bool) {
     println!(
         "\nReserve and commit to two checks (commands, processor)\n\n| alive | scripts | module |\n|---:|---|---|"

@@ -12,7 +12,7 @@
 //!
 //! # fn layered() -> Result<axum::Router, polylimit::Error> {
 //! let limiter = Limiter::builder().policy(Policy::parse("api", "100/minute")?).build()?;
-//! let key = header(http::HeaderName::from_static("x-api-key"), |_| "nobody");
+//! let key = header(http::HeaderName::from_static("x-api-key"), |_| "anonymous");
 //! let limit = RateLimitLayer::builder(limiter, key).build()?;
 //! let app = axum::Router::new().route("/", axum::routing::get(|| async { "hello" })).layer(limit);
 //! # Ok(app)

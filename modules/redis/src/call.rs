@@ -62,7 +62,7 @@ struct Entry {
 }
 
 impl<'a> Call<'a> {
-    /// Reads the arguments of a call of so many keys, which are not trusted.
+    /// Reads the arguments of a call with this number of keys. They are not trusted.
     ///
     /// # Errors
     /// When they are not those of a call that the module can decide.

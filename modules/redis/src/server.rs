@@ -109,7 +109,7 @@ impl<'a> Invocation<'a> {
         let Some(api) = Api::get() else { return api::ERROR };
         let run = || {
             let length = usize::try_from(length).unwrap_or(0);
-            // SAFETY: the server passes so many arguments, of which the first is the command's name.
+            // SAFETY: the server passes `length` arguments, of which the first is the command's name.
             let texts = unsafe { std::slice::from_raw_parts(texts, length) };
             let mut session = SESSION.lock().unwrap_or_else(PoisonError::into_inner);
             let session = session.get_or_insert_default();
@@ -246,8 +246,8 @@ impl Keyspace for Keys<'_> {
     }
 }
 
-/// The channel and the message that tell other processes about a main key; `None` for a key that is no limiter's. There are 256 channels by
-/// a hash of the main key: core/store-redis/src/keys/channel.rs.
+/// The channel and the message of a notice about a main key; `None` for a key that no limiter uses. The hash of the main key selects one of
+/// 256 channels: core/store-redis/src/keys/channel.rs.
 fn publication(key: &[u8], notice: Notice) -> Option<(Vec<u8>, Vec<u8>)> {
     let open = key.windows(2).rposition(|two| two == b":{")?;
     let close = open + key[open..].iter().position(|byte| *byte == b'}')? + 1;

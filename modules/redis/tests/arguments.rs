@@ -51,7 +51,7 @@ fn bytes(random: &mut Rng, longest: usize) -> Vec<u8> {
     (0..random.usize(..=longest)).map(|_| random.u8(..)).collect()
 }
 
-/// The arguments of a call that a client may send, for so many keys.
+/// The arguments of a call that a client may send, for this number of keys.
 fn call(random: &mut Rng, keys: usize) -> (Vec<u8>, Vec<u8>) {
     let number = |number: u64, bytes: usize| number.to_be_bytes()[8 - bytes..].to_vec();
     let mut call = [b"nonce1".to_vec(), number(0, 7)].concat();

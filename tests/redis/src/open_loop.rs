@@ -57,7 +57,7 @@ pub struct OpenLoopReport {
 }
 
 impl OpenLoopLoad {
-    /// Starts to request decisions for so many keys.
+    /// Starts to request decisions for this number of keys.
     pub fn start(limiter: &Limiter, keys: usize) -> Self {
         let shared = Arc::new(Shared {
             limiter: limiter.clone(),

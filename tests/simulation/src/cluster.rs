@@ -13,7 +13,7 @@ use crate::world::World;
 const SLOTS: u16 = 16_384;
 /// The port of the first node; the others follow.
 pub(crate) const FIRST_PORT: u16 = 7_000;
-/// One call in so many moves a key of the slot that is moving.
+/// One call in this number of moves a key of the slot that is moving.
 const CALLS_A_KEY: u32 = 4;
 
 /// What the nodes of a cluster know; all of them know it at once.
@@ -43,7 +43,7 @@ struct Killed {
 }
 
 impl Cluster {
-    /// A cluster of so many servers, which share the slots evenly.
+    /// A cluster of this number of servers, which share the slots evenly.
     pub(crate) fn new(nodes: usize) -> Self {
         let first = |node: usize| u16::try_from(node * usize::from(SLOTS) / nodes).unwrap_or(0);
         Self { ranges: (0..nodes).map(|node| (first(node), node)).collect(), migration: None, killed: None }

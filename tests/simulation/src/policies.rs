@@ -84,7 +84,7 @@ pub fn bounds() -> &'static [Bound; ROWS.len()] {
 }
 
 impl Bound {
-    /// The most units that the quota admits in any span of so many microseconds: base(W) of the semantics.
+    /// The most units that the quota admits in any span of this number of microseconds: base(W) of the semantics.
     pub fn base(&self, span_us: u64) -> u64 {
         let Self { algorithm, limit, period_us, capacity, buckets } = *self;
         match algorithm {

@@ -39,7 +39,7 @@ pub enum Fault {
     HalfOpen { process: usize },
     /// A socket takes so few bytes at once, and holds so few that the server has not read.
     PartialWrites { process: usize, bytes: usize, window: usize },
-    /// The next reply of a script ends after so many bytes, and with it the connection.
+    /// The next reply of a script ends after this number of bytes, and with it the connection.
     CutReply { process: usize, after: usize },
     /// The next reply of a script comes twice.
     DuplicateReply { process: usize },

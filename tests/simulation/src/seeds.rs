@@ -26,7 +26,7 @@ pub struct Summary {
     pub failed: Vec<Report>,
 }
 
-/// Runs seeds on so many threads. The run ends early when several have failed.
+/// Runs seeds on this number of threads. The run ends early when several have failed.
 pub fn run_all(seeds: Range<u64>, threads: usize) -> Summary {
     let next = AtomicU64::new(seeds.start);
     let is_enough = AtomicBool::new(false);

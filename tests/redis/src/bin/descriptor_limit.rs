@@ -67,7 +67,7 @@ fn main() {
     println!("done");
 }
 
-/// From now on this process may open so many more descriptors.
+/// From now on this process may open only this number of further descriptors.
 fn allow_descriptors(count: u64) {
     let (_, maximum) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
     setrlimit(Resource::RLIMIT_NOFILE, maximum, maximum).unwrap();

@@ -1,7 +1,7 @@
 //! Holds reservations of one key beside other processes, and counts in Redis how many all of them hold at a time.
 //!
 //! Usage: `polylimit-holder STORE COUNTER LIMIT CALLERS ROUNDS`. `COUNTER` is the URL of a Redis server for the count. Each caller
-//! reserves a slot of `LIMIT concurrent` so many times, waiting in line, and holds it for up to two milliseconds. The program
+//! reserves a slot of `LIMIT concurrent` this number of times, waiting in line, and holds it for up to two milliseconds. The program
 //! prints the most holders that it has seen. With 0 rounds it reserves one slot, prints `held`, and keeps it until it is killed.
 
 #![allow(

@@ -62,7 +62,7 @@ fn messages_received(limiter: &polylimit::blocking::Limiter) -> u64 {
     limiter.asynchronous().stats().invalidations
 }
 
-/// Waits until the limiter has received so many messages.
+/// Waits until the limiter has received this number of messages.
 fn until_received(limiter: &polylimit::blocking::Limiter, messages: u64) {
     let start = Instant::now();
     while messages_received(limiter) < messages {
@@ -154,7 +154,7 @@ fn channel_of(key: &[u8]) -> String {
     invalidation_channel("polylimit", "p", key)
 }
 
-/// Waits until a channel has so many subscribers.
+/// Waits until a channel has this number of subscribers.
 pub(crate) fn until_subscribed(server: &Server, channel: &str, subscribers: u64) {
     let start = Instant::now();
     let count = || server.query::<(String, u64)>(&["PUBSUB", "NUMSUB", channel]).1;

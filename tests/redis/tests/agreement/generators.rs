@@ -146,7 +146,7 @@ pub(crate) fn random_quota(random: &mut Random) -> Quota {
     Identity::random(random).quota(random)
 }
 
-/// A policy of so many quotas.
+/// A policy of this number of quotas.
 pub(crate) fn random_policy_of(name: &str, count: u64, random: &mut Random) -> Policy {
     loop {
         // Two quotas of one identity are refused.
@@ -200,7 +200,7 @@ impl Random {
         self.0.u64(..bound.max(1))
     }
 
-    /// True once in so many times.
+    /// True once in this number of times.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0
     }

@@ -250,7 +250,7 @@ fn reset_drops_leased_units() {
     assert_eq!(admitted, 500);
 }
 
-/// Runs `act` while one thread for each of so many other keys checks its key.
+/// Runs `act` while one thread for each of this number of other keys checks its key.
 fn while_other_keys_are_leased<T>(
     limiter: &polylimit::blocking::Limiter,
     others: usize,

@@ -46,7 +46,7 @@ impl Observed {
         self.events.lock().unwrap().clone()
     }
 
-    /// Makes requests until the hook has received so many events.
+    /// Makes requests until the hook has received this number of events.
     fn until_events(&self, count: usize) -> Vec<DegradedEvent> {
         until("an event", TIMEOUT, || {
             self.check();

@@ -18,7 +18,7 @@ const KEYS: usize = 16;
 const MAX_MEMORY_GROWTH: u64 = 32 << 20;
 /// The limiter asks the store again this long after the server was resumed, at the latest.
 const RECOVERY: Duration = Duration::from_secs(1);
-/// The callers request at least so many decisions a second, however busy the machine is.
+/// The callers request at least this number of decisions a second, however busy the machine is.
 const MIN_OFFERED: u64 = 5_000;
 /// The same in the long form, which is built with optimisations and runs while nothing else does, for a long stop.
 const MIN_OFFERED_FOR_LONG: u64 = 45_000;

@@ -12,7 +12,7 @@ use crate::policies::{KEYS, LEASE_MAX_AGE, ROWS, bounds};
 pub enum Event {
     /// The server lost state.
     Loss,
-    /// Its clock was set by so many microseconds.
+    /// Its clock was set by this number of microseconds.
     Step(i64),
 }
 

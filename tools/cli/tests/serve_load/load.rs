@@ -23,7 +23,7 @@ const FIRST_REQUEST: Duration = Duration::from_secs(1);
 pub(crate) struct Pattern {
     /// Between two requests of a client.
     pub(crate) pause: Duration,
-    /// After so many requests a client makes a new connection.
+    /// After this number of requests a client makes a new connection.
     pub(crate) requests_of_connection: u64,
     /// How many keys there are, or one for each protocol.
     pub(crate) keys: Option<u64>,
@@ -131,7 +131,7 @@ impl Load {
         Self { shared: all, threads }
     }
 
-    /// Waits until each protocol has admitted so many requests.
+    /// Waits until each protocol has admitted this number of requests.
     pub(crate) fn wait_for(&self, admitted: u64) {
         let since = Instant::now();
         for shared in &self.shared {

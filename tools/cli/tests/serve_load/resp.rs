@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use crate::load::{Connection, Shared};
 
-/// Asks until there is no listener any more, with so many commands at once.
+/// Asks until there is no listener any more, with this number of commands at once.
 pub(crate) fn ask(shared: &Shared, client: u64, commands: u64) {
     let mut number = client << 32;
     while !shared.ends()

@@ -11,7 +11,7 @@ import polylimit.Limiter
 import java.time.Duration
 import java.util.concurrent.ConcurrentHashMap
 
-/** Decides about a key by a token bucket of so many a minute: whether it is admitted. */
+/** Decides about a key by a token bucket of this number a minute: whether it is admitted. */
 class Contender(
     val name: String,
     private val resource: AutoCloseable,

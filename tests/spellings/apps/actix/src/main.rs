@@ -57,7 +57,7 @@ fn ruled(attribute: &str) -> Result<Limiter, polylimit::Error> {
 fn limit(quotas: &str) -> Result<Builder, polylimit::Error> {
     let part = KeyPart::Header("x-client".to_owned());
     let limiter = Limiter::builder().build()?;
-    Ok(RateLimitMiddleware::builder(limiter, |_| "nobody").policy(quotas).key_part(part))
+    Ok(RateLimitMiddleware::builder(limiter, |_| "anonymous").policy(quotas).key_part(part))
 }
 
 fn rules(attribute: &str) -> Result<Builder, polylimit::Error> {

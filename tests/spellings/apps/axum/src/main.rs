@@ -77,7 +77,7 @@ macro_rules! application_on {
             fn limit(quotas: &str) -> Result<Builder, polylimit::Error> {
                 let part = KeyPart::Header("x-client".to_owned());
                 let limiter = Limiter::builder().build()?;
-                Ok(Layer::builder(limiter, |_| "nobody").policy(quotas).key_part(part))
+                Ok(Layer::builder(limiter, |_| "anonymous").policy(quotas).key_part(part))
             }
 
             fn rules(attribute: &str) -> Result<Builder, polylimit::Error> {

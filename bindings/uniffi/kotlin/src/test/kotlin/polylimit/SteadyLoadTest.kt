@@ -69,7 +69,7 @@ private class Filtered(
 }
 
 /**
- * Loops the operations on eight threads for so many seconds, and says whether the heap or the process grows: SECONDS STORE.
+ * Loops the operations on eight threads for this number of seconds, and says whether the heap or the process grows: SECONDS STORE.
  * `mvn test -Dtest=SteadyLoadTest -DargLine=-Dpolylimit.load.seconds=60` takes longer than the usual test.
  */
 fun main(arguments: Array<String>) {
