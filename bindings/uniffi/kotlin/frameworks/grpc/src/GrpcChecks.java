@@ -24,6 +24,7 @@ import java.net.InetSocketAddress;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
@@ -121,6 +122,25 @@ public class GrpcChecks {
         return denied;
       }
       throw new AssertionError("the call was admitted");
+    }
+
+    /** How a call ends, whose message comes at once or, late, after the decision about its start. */
+    Status end(String client, String message, boolean isLate) throws Exception {
+      Metadata headers = new Metadata();
+      headers.put(CLIENT, client);
+      CompletableFuture<Status> end = new CompletableFuture<>();
+      ClientCall<StringValue, StringValue> call = channel.newCall(ECHO, patient());
+      call.start(new ClientCall.Listener<>() {
+        @Override
+        public void onClose(Status status, Metadata trailers) {
+          end.complete(status);
+        }
+      }, headers);
+      call.request(2);
+      if (isLate) Thread.sleep(20);
+      call.sendMessage(text(message));
+      call.halfClose();
+      return end.get(60, TimeUnit.SECONDS);
     }
 
     Status.Code code(String client, String message) {
@@ -230,6 +250,17 @@ public class GrpcChecks {
         }
         same(Status.Code.OK, service.code("a", "hello"));
         left(limiter, 1);
+      }
+    });
+    check("an exception of a handler has the same status before and after the decision has come", store -> {
+      try (Limiter limiter = limiter(store, "2/hour fixed_window");
+          Service service = new Service(new RateLimitInterceptor(options(limiter).count((request, status) -> status.isOk())));
+          Service each = new Service(new RateLimitInterceptor(options(limiter).eachMessage(true)))) {
+        for (int turn = 0; turn < 20; turn++) {
+          same(Status.Code.UNKNOWN, service.end("a", "fails", turn % 2 == 0).getCode());
+          same(Status.Code.UNKNOWN, each.end("m" + turn, "fails", turn % 2 == 0).getCode());
+        }
+        left(limiter, 2);
       }
     });
     check("a denial gives back what interceptors before have spent", store -> {

@@ -35,14 +35,20 @@ internal class Gate(
             }
             waits.whenComplete { _, failure ->
                 failure?.let(onFailure)
-                try {
-                    drain()
-                } catch (other: Throwable) {
-                    synchronized(this) { isBusy = false }
-                    onFailure(other)
-                }
+                resume()
             }
             return
+        }
+    }
+
+    /** Goes on after a wait, where no caller handles what an event throws; later events run all the same. */
+    private fun resume() {
+        while (true) {
+            try {
+                return drain()
+            } catch (failure: Throwable) {
+                onFailure(failure)
+            }
         }
     }
 

@@ -21,6 +21,7 @@ import polylimit.Problem
 import polylimit.http.RateLimit
 import polylimit.http.RequestLimit
 import java.util.concurrent.CompletableFuture
+import java.util.concurrent.CompletionException
 import java.util.concurrent.atomic.AtomicBoolean
 
 /**
@@ -75,6 +76,8 @@ public class RateLimitInterceptor
             private var fields = emptyMap<String, String>()
             private var check: GuardCheck? = null
 
+            @Volatile private var handlerFailure: Throwable? = null
+
             val request: GrpcRequest get() = GrpcRequest(delegate(), headers)
 
             /** Whether the call goes on, to its end within the check unless that is about a message. Its fields are sent with its headers. */
@@ -110,7 +113,21 @@ public class RateLimitInterceptor
                 end(status)
             }
 
-            fun fail(failure: Throwable) = close(Status.INTERNAL.withDescription("the limit of the call has failed").withCause(failure), Metadata())
+            /** Ends the call after a failure that the server does not see; a handler's gets the status that the server gives it. */
+            fun fail(failure: Throwable) {
+                val cause = if (failure is CompletionException) failure.cause ?: failure else failure
+                val isHandlers = cause === handlerFailure
+                if (isHandlers) runCatching { logger.log(System.Logger.Level.ERROR, "the handler of a call has failed", cause) }
+                val status = if (isHandlers) HANDLER_FAILED else Status.INTERNAL.withDescription("the limit of the call has failed")
+                close(status.withCause(cause), Metadata())
+            }
+
+            /** The handler of the call has thrown it. */
+            fun failHandler(failure: Throwable): Nothing {
+                handlerFailure = failure
+                end(HANDLER_FAILED.withCause(failure))
+                throw failure
+            }
 
             /** The call is over. */
             fun end(status: Status) {
@@ -143,7 +160,11 @@ public class RateLimitInterceptor
                 }
 
             private fun start(within: Context): CompletableFuture<*>? {
-                listener = Contexts.interceptCall(within, call, call.headers, next)
+                try {
+                    listener = Contexts.interceptCall(within, call, call.headers, next)
+                } catch (failure: Throwable) {
+                    call.failHandler(failure)
+                }
                 return null
             }
 
@@ -185,9 +206,7 @@ public class RateLimitInterceptor
                 try {
                     listener?.event()
                 } catch (failure: Throwable) {
-                    // The server ends the call with this status, and not by the call itself.
-                    call.end(Status.UNKNOWN.withCause(failure))
-                    throw failure
+                    call.failHandler(failure)
                 }
             }
         }
@@ -200,6 +219,10 @@ public class RateLimitInterceptor
         }
     }
 
+private val logger = System.getLogger("polylimit")
+
+/** What servers of gRPC send for an exception of a handler. */
+private val HANDLER_FAILED = Status.UNKNOWN.withDescription("Application error processing RPC")
 private val CODES = mapOf(400 to Status.Code.INVALID_ARGUMENT, 403 to Status.Code.PERMISSION_DENIED, 503 to Status.Code.UNAVAILABLE)
 
 private fun Metadata.add(fields: Map<String, String>) {
