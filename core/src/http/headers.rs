@@ -214,19 +214,11 @@ fn push_parameter(list: &mut String, name: &str, number: u64) {
 }
 
 /// Writes a number; several times as fast as through `Display`.
-fn push_digits(text: &mut String, mut number: u64) {
-    // 2^64 has 20 digits.
-    let mut digits = [b'0'; 20];
-    let mut first = digits.len() - 1;
-    loop {
-        digits[first] = b'0' + u8::try_from(number % 10).unwrap_or_default();
-        number /= 10;
-        if number == 0 {
-            break;
-        }
-        first -= 1;
+fn push_digits(text: &mut String, number: u64) {
+    if number >= 10 {
+        push_digits(text, number / 10);
     }
-    text.push_str(std::str::from_utf8(&digits[first..]).unwrap_or_default());
+    text.push(char::from(b'0' + (number % 10) as u8));
 }
 
 /// The quotas of all outcomes, in order.
