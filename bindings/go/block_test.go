@@ -36,7 +36,7 @@ func TestHeadroomIsLeftForOthers(t *testing.T) {
 	if _, err := limiter.Peek(ctx, polylimit.Key("k").Plan("a\x00b")); !errors.Is(err, polylimit.ErrInvalidArgument) {
 		t.Error(err)
 	}
-	// A plan that does not fit beside its policy on the stack.
+	// A plan that does not fit on the stack together with its policy.
 	if _, err := limiter.Peek(ctx, polylimit.Key("k").Policy("api").Plan(strings.Repeat("p", 200))); err != nil {
 		t.Error(err)
 	}

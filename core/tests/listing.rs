@@ -1,4 +1,4 @@
-//! Lists of keys, resets of listed keys and explanations, on the memory store and the shared-file store.
+//! Lists of keys, resets of listed keys and explanations, on the memory store and the local store.
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 

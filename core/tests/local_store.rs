@@ -1,4 +1,4 @@
-//! The shared-file store: the same decisions as the memory store, one quota for all processes of a host, and recovery from
+//! The local store: the same decisions as the memory store, one quota for all processes of a host, and recovery from
 //! killed processes and damaged files.
 
 #![cfg(target_os = "linux")]

@@ -125,7 +125,7 @@ def layout() -> None:
             for y in range(place["y"], place["y"] + place["h"]):
                 other = taken.setdefault((x, y), panel["title"])
                 if other != panel["title"] or x >= 24:
-                    raise AssertionError(f"the panel {panel['title']} lies on {other}, or beside the screen")
+                    raise AssertionError(f"the panel {panel['title']} lies on {other}, or off the screen")
     for panel in panels():
         for source in (panel["datasource"], *(target["datasource"] for target in panel["targets"])):
             if source != {"type": "prometheus", "uid": "${datasource}"}:

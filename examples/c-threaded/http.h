@@ -86,7 +86,7 @@ static size_t respond(const polylimit_limiter *limiter, const polylimit_decision
     return length < HTTP_RESPONSE ? (size_t)length : HTTP_RESPONSE - 1;
 }
 
-/* A request that could not be decided. A service chooses what to do then; this one says so. */
+/* A request that could not be decided. A service chooses what to do then; this one reports it. */
 static size_t respond_failure(const char *message, char response[HTTP_RESPONSE]) {
     fprintf(stderr, "%s\n", message);
     return (size_t)snprintf(response, HTTP_RESPONSE,

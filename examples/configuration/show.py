@@ -16,7 +16,7 @@ from followers import FileSource, Follower, start
 
 
 async def show(title: str, port: int) -> None:
-    """Ask one service for each version after the one that it has told."""
+    """Ask one service for each version after the one that it has returned."""
     follower = await Follower.meet(title, port)
     while True:
         at = time.strftime("%H:%M:%S")

@@ -24,7 +24,7 @@ class Tally:
     letter: str
     requests: int
     denied: int = 0
-    #: When each request was admitted, in seconds after the start, and how much it was told to be left.
+    #: When each request was admitted, in seconds after the start, and how much was left according to its response.
     admitted: list[tuple[float, int]] = field(default_factory=list)
     #: Of each request, in seconds.
     latencies: list[float] = field(default_factory=list)

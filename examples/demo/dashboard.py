@@ -1,4 +1,4 @@
-"""The dashboard of `polylimit serve`, beside the services of the demo."""
+"""The dashboard of `polylimit serve`, next to the services of the demo."""
 
 from __future__ import annotations
 

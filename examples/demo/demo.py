@@ -56,11 +56,11 @@ async def drive_shown(tallies: list[Tally], user: str, picture: Picture) -> None
 
 def is_exact(tallies: list[Tally], limiter: Limiter, user: str) -> bool:
     """Say whether they admitted what the quota allows, and show it in three ways."""
-    told = sorted(remaining for tally in tallies for _at, remaining in tally.admitted)
+    reported = sorted(remaining for tally in tallies for _at, remaining in tally.admitted)
     left = limiter.peek(user).remaining
     facts = {
-        f"{len(told)} requests were admitted where the quota allows {LIMIT}": len(told) == LIMIT,
-        f"of {LIMIT - 1} to 0 left, each was told to one of them": told == list(range(LIMIT)),
+        f"{len(reported)} requests were admitted where the quota allows {LIMIT}": len(reported) == LIMIT,
+        f"of {LIMIT - 1} to 0 left, each was sent to one of them": reported == list(range(LIMIT)),
         f"a limiter that was opened just now sees {left} left": left == 0,
     }
     for fact, holds in facts.items():

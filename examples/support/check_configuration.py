@@ -89,7 +89,7 @@ class Load:
 
 
 async def change(source: Source, followers: list[Follower], load: Load, number: int) -> list[tuple[float, str]]:
-    """Make one change, and give the seconds after which each process has told it."""
+    """Make one change, and return the seconds after which each process has reported it."""
     started = 0.0
 
     async def follow(follower: Follower) -> tuple[float, str]:

@@ -44,7 +44,7 @@ class FileSource:
         self._path = path
 
     def replace(self, document: str) -> None:
-        """Write beside the file, and rename: each service reads the old document or the new one."""
+        """Write next to the file, and rename: each service reads the old document or the new one."""
         beside = self._path.with_suffix(".new")
         beside.write_text(document)
         beside.replace(self._path)
@@ -93,7 +93,7 @@ def remove_document(url: str, prefix: str) -> None:
 
 @dataclass
 class Follower:
-    """A service that follows the document, with the version that it has told last."""
+    """A service that follows the document, with the version that it has reported last."""
 
     title: str
     port: int
@@ -109,7 +109,7 @@ class Follower:
         return follower
 
     async def follow(self, version: int) -> None:
-        """Wait until the service tells this version or a later one."""
+        """Wait until the service reports this version or a later one."""
         status, _head, body = await self.connection.get(f"/configuration?version={version}")
         if status != 200:
             raise RuntimeError(f"{self.title} does not follow to version {version}: {body.decode(errors='replace')}")

@@ -45,7 +45,7 @@ bool is_cached, is_unsure;
 /* Up to which refund the cached denial and this process know. */
 byte denial_of, heard_own, heard_message, heard_subscription;
 
-/* A message is the number of a refund; above 10 it confirms a subscription after so many refunds. */
+/* A message is the number of a refund; above 10 it confirms a subscription after that number of refunds. */
 chan messages = [3] of { byte };
 bool is_wanted, is_heard, is_asked, is_subscribed;
 bool is_about_to_listen;

@@ -11,7 +11,7 @@ const load = createRequire(join(__dirname, "../../bindings/node/tests/package.js
 
 const { Limiter } = load("polylimit");
 
-/** What the layer for CORS is told: browsers keep the answer to a preflight for some seconds unless its age is zero. */
+/** The settings of the layer for CORS: browsers keep the answer to a preflight for some seconds unless its age is zero. */
 const layer = (origin, more) => ({ origin, maxAge: 0, ...more });
 
 /**

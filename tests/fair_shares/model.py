@@ -356,7 +356,7 @@ class Policy:
         return answer | {"remaining": self.remaining(group, now, 0, 0), "reset_after_us": self.reset_after(now)}
 
     def spend(self, group: int, cost: int, now: int) -> None:
-        """Spends units. What moves the group back in the order is what does not fit beside its own reservations."""
+        """Spends units. What moves the group back in the order is what does not fit in addition to its own reservations."""
         assert self.bucket
         borrowed = self.seen(now).debit(group, cost)
         self.bucket.debit(group, cost)

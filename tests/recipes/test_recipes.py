@@ -273,7 +273,7 @@ def test_outgoing_calls_wait_as_the_other_side_asks(
 def test_jobs_beyond_the_slots_go_back_to_the_queue(
     redis: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two jobs of a tenant run at a time, and those of others beside them."""
+    """Two jobs of a tenant run at a time, and those of others alongside them."""
     made = recipe("background-jobs.md", {"redis://localhost:6379": redis}, tmp_path, monkeypatch)
     inner: list[bool] = []
 

@@ -57,7 +57,7 @@ class Process:
         return admitted
 
     def end(self) -> int:
-        """Tell it that there is no more, and give its status."""
+        """Close its input, and return its status."""
         self._process.stdin.close()
         return self._process.wait(30)
 

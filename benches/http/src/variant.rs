@@ -61,11 +61,11 @@ pub(crate) const FRAMEWORKS: [Framework; 6] = [
 #[derive(Clone)]
 pub(crate) struct Variant {
     pub(crate) title: String,
-    /// What the environment tells the service: the middleware and the store.
+    /// The middleware and the store of a service, which its environment names.
     name: &'static str,
     store: String,
     build: String,
-    /// Whether responses have fields that tell the limits.
+    /// Whether responses have fields that describe the limits.
     has_fields: bool,
 }
 

@@ -16,7 +16,7 @@ pub(crate) fn polylimit(server: &Polylimit) -> Result<(), Box<dyn Error>> {
     admits(1, "polylimit over HTTP", || http(server.http, "/v1/check", &body("http")))?;
     let message = || should_rate_limit("once", "grpc");
     admits(1, "polylimit over gRPC", || grpc::run(grpc::ask(server.http, SHOULD_RATE_LIMIT, message())))?;
-    // redis-cell tells whether a request is limited; a burst of 0 admits one.
+    // redis-cell returns whether a request is limited; a burst of 0 admits one.
     let throttle = ["CL.THROTTLE", "throttle", "0", "1", "3600"];
     admits(1, "CL.THROTTLE of polylimit", || Ok(resp(server.resp, &throttle)? == 0))?;
     let check = ["POLYLIMIT.CHECK", "once", "resp"];
@@ -47,9 +47,9 @@ fn admits(
     for number in 1..=times + 1 {
         let is_admitted = ask()?;
         if is_admitted != (number <= times) {
-            let told = if is_admitted { "admitted" } else { "denied" };
+            let outcome = if is_admitted { "admitted" } else { "denied" };
             return Err(format!(
-                "{what}: request {number} about a key that may be used {times} times was {told}"
+                "{what}: request {number} about a key that may be used {times} times was {outcome}"
             )
             .into());
         }

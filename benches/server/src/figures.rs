@@ -8,7 +8,7 @@ pub(crate) struct Slice {
     /// Answers, of which none was an error.
     pub(crate) answers: u64,
     pub(crate) wall: Duration,
-    /// The latency that half of the answers and 99 % of them did not exceed; `None` where the generator does not tell.
+    /// The latency that half of the answers and 99 % of them did not exceed; `None` where the generator does not report it.
     pub(crate) latency: Option<(Duration, Duration)>,
     /// Processor time of the server.
     pub(crate) processor: Duration,

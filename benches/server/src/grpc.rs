@@ -32,7 +32,7 @@ pub(crate) struct Calls {
 pub(crate) struct Measured {
     pub(crate) answers: u64,
     pub(crate) wall: Duration,
-    /// The latencies that 50 % and 99 % of the answers did not exceed, where the generator tells them.
+    /// The latencies that 50 % and 99 % of the answers did not exceed, where the generator reports them.
     pub(crate) latency: Option<(Duration, Duration)>,
 }
 

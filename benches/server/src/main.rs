@@ -1,4 +1,4 @@
-//! The server of polylimit beside throttlecrab-server, envoyproxy/ratelimit, Redis and a bare service of axum: `benches/server/run`.
+//! The server of polylimit compared with throttlecrab-server, envoyproxy/ratelimit, Redis and a bare service of axum: `benches/server/run`.
 //!
 //! Servers run on one core, and load generators on another one with the Redis that servers keep their states in. The servers of a table
 //! get slices of load in turns, and a ratio compares slices of the same round, so that other load on the machine affects both alike.

@@ -1,4 +1,4 @@
-//! A server in a process of its own on the core of the servers, and what the system tells about it.
+//! A server in a process of its own on the core of the servers, and what the system reports about it.
 
 use std::error::Error;
 use std::ffi::OsStr;

@@ -29,7 +29,7 @@ pub(crate) struct Row {
     slices: Vec<Slice>,
 }
 
-/// What a row should reach beside another one; both by their place in the table.
+/// What a row should reach compared with another one; both by their place in the table.
 pub(crate) struct Goal {
     pub(crate) row: usize,
     pub(crate) beside: usize,

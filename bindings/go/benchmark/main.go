@@ -1,4 +1,4 @@
-// Measures decisions through the Go module beside redis_rate and throttled, in interleaved rounds of one run.
+// Measures decisions through the Go module compared with redis_rate and throttled, in interleaved rounds of one run.
 //
 // Usage: bindings/go/bench [--quick]. REDIS_URL names the server that all of them use.
 package main

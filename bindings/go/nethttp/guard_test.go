@@ -249,7 +249,7 @@ func (c guardCase) limiter(t *testing.T, store string) *polylimit.Limiter {
 	return limiter
 }
 
-// brokenStore is the URL of a shared-file store that cannot be opened, because other users may read its file.
+// brokenStore is the URL of a local store that cannot be opened, because other users may read its file.
 func brokenStore(t *testing.T) string {
 	t.Helper()
 	name := fmt.Sprintf("go-guard-%d", os.Getpid())

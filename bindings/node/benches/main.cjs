@@ -64,7 +64,7 @@ async function decisions(where, limiter, peers, widths, count) {
   }
 }
 
-/** Jobs of which 20 may run at a time: a reservation for each, beside bottleneck's queue. */
+/** Jobs of which 20 may run at a time: a reservation for each, compared with bottleneck's queue. */
 async function slots(where, limiter, peer, count) {
   for (const width of [1, 16]) {
     const job = async () => {};

@@ -1,4 +1,4 @@
-// Writes the ES modules beside the CommonJS ones: each names what the other exports, so that there is one of everything in a
+// Writes the ES modules next to the CommonJS ones: each names what the other exports, so that there is one of everything in a
 // process, however it is loaded.
 //   node scripts/modules.cjs               all of them, which needs the packages of every framework
 //   node scripts/modules.cjs ENTRY...      those of entries such as ./express

@@ -92,7 +92,7 @@ test("the exit status is the answer, as of the program in Rust", async () => {
   });
 });
 
-test("--json is what the limiter of the same store tells", async () => {
+test("--json is what the limiter of the same store returns", async () => {
   await withLocalStore(async (store) => {
     const limiter = new Limiter(store);
     await limiter.check("größer", "3/hour");
@@ -106,7 +106,7 @@ test("--json is what the limiter of the same store tells", async () => {
   });
 });
 
-test("help and mistakes in arguments are told", async () => {
+test("help and mistakes in arguments are reported", async () => {
   const help = await run(["--help"]);
   assert.deepEqual([help.code, help.err], [0, ""]);
   assert.match(help.out, /Usage: polylimit /);

@@ -165,7 +165,7 @@ test("a program replaces its document, and a bad one changes nothing", async () 
   assert.deepEqual(admin.configuration(), next);
 });
 
-test("a limiter without a configuration says so", async () => {
+test("a limiter without a configuration reports that it has none", async () => {
   const limiter = new Limiter("memory:", { policies: { api: "1/day" } });
   const admin = limiter.admin();
   assert.equal(admin.configuration(), undefined);
@@ -223,7 +223,7 @@ test("a plan of a request and of its attributes decides", async () => {
   assert.equal((await limiter.decide(request)).decisions[0].decision.limit, 100);
 });
 
-test("shadow admits and tells of the denial, and a candidate is counted", async () => {
+test("shadow admits and reports the denial, and a candidate is counted", async () => {
   const policies = {
     tried: { quotas: "1/day fixed_window", mode: "shadow" },
     api: { quotas: "2/day fixed_window", candidate: { quotas: "1/day fixed_window", compare: 1000 } },

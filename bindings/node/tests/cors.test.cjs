@@ -81,7 +81,7 @@ for (const { name, load } of versionsOf("express")) {
     assert.deepEqual([text, headers["access-control-allow-origin"]], ["own", ORIGIN]);
   });
 
-  test(`${name}: preflights count where the options say so, and on a route`, async () => {
+  test(`${name}: preflights count where an option asks for it, and on a route`, async () => {
     for (const more of [{ countPreflights: true }, { methods: ["options", "post"] }]) {
       const answers = await serving(appOf(onExpress(optionsOf(more))), (port) => posts(port, 3));
       assert.deepEqual(statuses(answers), [200, 429, 429]);

@@ -88,7 +88,7 @@ for (const [name, applications] of FRAMEWORKS) {
     assert.equal((await inFront("OPTIONS", { origin: ORIGIN })).status, 429);
   });
 
-  test(`${name}: preflights count where the options say so`, async () => {
+  test(`${name}: preflights count where an option asks for it`, async () => {
     for (const more of [{ countPreflights: true }, { methods: ["POST", "OPTIONS"] }]) {
       const { inFront } = applications(more);
       assert.deepEqual((await browse(inFront)).statuses, [204, 200, 429, 429, 429, 429]);

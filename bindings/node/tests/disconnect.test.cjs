@@ -62,7 +62,7 @@ function onExpress(express, options, tell) {
   return app;
 }
 
-/** Serves while `body` runs; `told` settles with what the framework reported first. */
+/** Serves while `body` runs; `told` settles with the framework's first report. */
 async function serving(framework, options, listen, body) {
   let tell;
   const told = new Promise((resolve) => {

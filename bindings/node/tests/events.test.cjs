@@ -27,7 +27,7 @@ const warned = () => warnings.map(({ name, code, message }) => [name, code, mess
 async function checkUntil(limiter, told) {
   const end = Date.now() + 20_000;
   while (!told()) {
-    assert.ok(Date.now() < end, "it was not told");
+    assert.ok(Date.now() < end, "no event came");
     await limiter.check(KEY);
     await sleep(10);
   }
@@ -87,7 +87,7 @@ test("a finding of the doctor raises an event", async () => {
 
 test("an error of onDegraded is a warning and does not affect decisions", async () => {
   const onDegraded = (event) => {
-    throw new Error(`told: ${event.kind}`);
+    throw new Error(`received: ${event.kind}`);
   };
   const limiter = new Limiter("redis://127.0.0.1:1", { policies: POLICIES, onDegraded });
   assert.equal((await limiter.check(KEY)).source, "fallback");
@@ -97,7 +97,7 @@ test("an error of onDegraded is a warning and does not affect decisions", async 
     warnings.map(({ name, message }) => [name, message.slice(0, 13)]),
     [
       ["PolylimitWarning", "the limiter d"],
-      ["Error", "told: started"],
+      ["Error", "received: started"],
     ],
   );
 });

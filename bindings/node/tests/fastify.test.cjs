@@ -38,7 +38,7 @@ async function admitsExactly(url) {
       const answers = (await Promise.all([requests(one, 150), requests(other, 150)])).flat();
       assert.deepEqual(statuses(answers), { 200: 100, 429: 200 });
       const remaining = answers.filter(({ status }) => status === 200).map(({ text }) => JSON.parse(text).remaining);
-      assert.equal(new Set(remaining).size, 100, "each remaining is told once");
+      assert.equal(new Set(remaining).size, 100, "each remaining is sent once");
     }),
   );
   for (const limiter of limiters) limiter.close();

@@ -211,7 +211,7 @@ onEachVersion("each spelling of a path that reaches the handler is counted by a 
 onEachVersion("settings of the router hold for rules", async (fastify, number) => {
   const old = { caseSensitive: false, ignoreTrailingSlash: true, ignoreDuplicateSlashes: true };
   const spelled = ["/LOGIN", "/Login/", "//login", "/LOG%49N", "HTTP://h/Login", "/login"];
-  // The newer releases of Fastify 5 have routerOptions, and still take the settings beside it.
+  // The newer releases of Fastify 5 have routerOptions, and still take the settings next to it.
   const hasRouterOptions = fastify({ routerOptions: {} }).initialConfig.routerOptions !== undefined;
   for (const options of hasRouterOptions ? [old, { routerOptions: old }] : [old]) {
     const { app, runs } = ruled(fastify, options);

@@ -1,4 +1,4 @@
-// What requests may ask for besides a policy and a cost, blocks, and what decisions tell besides allowed or denied.
+// What requests may ask for apart from a policy and a cost, blocks, and what decisions contain apart from allowed or denied.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -29,7 +29,7 @@ function limiterAt(url, quotas) {
   return { clock, limiter: new Limiter(url, { policies: { api: quotas }, clock }) };
 }
 
-/** What a decision tells besides its numbers. */
+/** What a decision contains apart from its numbers. */
 const told = ({ allowed, cause, crossed, elastic, shadowed }) => ({ allowed, cause, crossed, elastic, shadowed });
 const ADMITTED = { allowed: true, cause: null, crossed: false, elastic: false, shadowed: false };
 const DENIED = { ...ADMITTED, allowed: false, cause: "quota" };
@@ -123,7 +123,7 @@ withLimiters("a blocked key is denied until its block ends", "10/day fixed_windo
   );
 });
 
-withLimiters("a decision tells which request crossed a limit", "3/day excess=2 fixed_window", async ({ limiter }) => {
+withLimiters("a decision shows which request crossed a limit", "3/day excess=2 fixed_window", async ({ limiter }) => {
   const crossed = [];
   for (let check = 0; check < 6; check++) {
     const decision = await limiter.check("k");

@@ -47,7 +47,7 @@ for (const [name, [thrown, status]] of Object.entries(THROWN)) {
   });
 }
 
-test("fields of an error tell what is left after a refund", async (t) => {
+test("fields of an error show what is left after a refund", async (t) => {
   const count = ({ status }) => status !== 500;
   const handle = () => {
     throw new Error("broken");
@@ -57,7 +57,7 @@ test("fields of an error tell what is left after a refund", async (t) => {
   assert.equal(headers.ratelimit, '"outer";r=9;t=3600, "inner";r=9;t=3600');
 });
 
-test("a header of the error itself is sent beside the fields", async (t) => {
+test("a header of the error itself is sent with the fields", async (t) => {
   const port = await served(t, (ctx) => ctx.throw(401, "who are you", { headers: { "www-authenticate": "Basic" } }));
   const { status, headers } = await request(port, "/");
   assert.deepEqual([status, headers["www-authenticate"]], [401, "Basic"]);

@@ -1,4 +1,4 @@
-// The document of docs/migrate/from-express-rate-limit.md decides as express-rate-limit does with the options that stand beside it:
+// The document of docs/migrate/from-express-rate-limit.md decides as express-rate-limit does with the options that stand next to it:
 // https://express-rate-limit.mintlify.app/reference/configuration
 "use strict";
 

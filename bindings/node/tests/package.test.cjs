@@ -135,7 +135,7 @@ async function printed(program, folder) {
   return stdout;
 }
 
-test("programs that copy what a service needs find the addon, and a bundle works with polylimit in it or beside it", async () => {
+test("programs that copy what a service needs find the addon, and a bundle works with polylimit in it or next to it", async () => {
   const { build } = require("esbuild");
   const { nodeFileTrace } = await import("@vercel/nft");
   await installed(async (folder) => {

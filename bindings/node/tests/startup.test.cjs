@@ -65,7 +65,7 @@ const MISTAKES = {
   "a method that no client can send": [{ limiter: one, methods: ["G T"] }, /^methods has "G T"/],
   "a method that is none": [{ limiter: one, methods: [""] }, /^methods has ""/],
   "an origin that is none": [{ limiter: one, corsOrigins: "app.example" }, /"app\.example"/],
-  "an origin beside all others": [{ limiter: one, corsOrigins: ["*", "https://app.example"] }, /"\*"/],
+  "an origin and all others": [{ limiter: one, corsOrigins: ["*", "https://app.example"] }, /"\*"/],
   "a switch as text": [{ limiter: one, separateHead: "yes" }, /^separateHead is a string: allowed is true or false/],
   "another switch as text": [{ limiter: one, countPreflights: 1 }, /^countPreflights is 1: allowed is true or false/],
   "options in a Map": [

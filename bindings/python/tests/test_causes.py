@@ -1,4 +1,4 @@
-"""Why requests are denied: headroom, blocks, and what decisions tell about them."""
+"""Why requests are denied: headroom, blocks, and what decisions contain about them."""
 
 import math
 from datetime import timedelta

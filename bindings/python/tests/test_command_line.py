@@ -14,7 +14,7 @@ import pytest
 from redis_server import until
 
 MODULE = [sys.executable, "-m", "polylimit"]
-#: Stands beside the interpreter once the package is installed.
+#: Stands next to the interpreter once the package is installed.
 SCRIPT = [Path(sys.executable).parent / "polylimit"]
 
 

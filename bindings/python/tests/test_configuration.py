@@ -1,4 +1,4 @@
-"""Limits from a configuration: documents, entries, rules, and what limiters tell about them."""
+"""Limits from a configuration: documents, entries, rules, and what limiters report about them."""
 
 import json
 import os

@@ -92,7 +92,7 @@ def test_failed_logins_count_wherever_the_limit_is():
             authentication_classes = [Counting]
             @failed
             def list(self, request): return refuse(request)
-        # Nobody is authenticated before the method is called.
+        # No user is authenticated before the method is called.
         class NotPermitted(Base):
             permission_classes = [IsAuthenticated]
             def get(self, request): return Response()

@@ -364,7 +364,7 @@ def test_path_rule_sees_the_path_of_the_router(server_tells):
     app = flask.Flask(__name__)
     RateLimit(app, limiter=Limiter("memory:", document=document))
     app.get("/v1/login")(lambda: "login")
-    # The server decodes the path, and tells the line of the request besides.
+    # The server decodes the path, and passes on the line of the request as well.
     line = {"RAW_URI": "/v1%2Flogin", "REQUEST_URI": "/v1%2Flogin"} if server_tells else {}
     assert statuses(app, "/v1/login", times=2, environ_overrides=line) == [200, 429]
 

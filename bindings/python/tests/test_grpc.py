@@ -19,7 +19,7 @@ KINDS = {"One": "unary_unary", "Split": "unary_stream", "Join": "stream_unary", 
 
 
 def release(context):
-    """Waits until the client says so, where it asks for that."""
+    """Waits until the client ends the wait, where it asks for one."""
     event = EVENTS.get(dict(context.invocation_metadata()).get("event"))
     if event is not None:
         assert event.wait(60)

@@ -1,4 +1,4 @@
-"""The document of docs/migrate/from-flask-limiter.md decides as Flask-Limiter does with the options beside it.
+"""The document of docs/migrate/from-flask-limiter.md decides as Flask-Limiter does with the options next to it.
 
 Bursts are compared with Flask-Limiter itself. What takes hours is compared with its documentation, on a manual clock:
 https://flask-limiter.readthedocs.io/en/stable/ and, for the strategies, https://limits.readthedocs.io/en/stable/strategies.html

@@ -242,7 +242,7 @@ INTERRUPTED = """
     ("store", "operation"), [("memory", "acquire"), ("redis", "check"), ("redis", "acquire"), ("redis", "ready")]
 )
 def test_keyboard_interrupt_ends_a_waiting_call(own_redis, store, operation):
-    """Within 100 ms. The shortest of several waits says so: a busy machine lengthens them, and shortens none."""
+    """Within 100 ms. The shortest of several waits shows it: a busy machine lengthens them, and shortens none."""
     own_redis.command("CLIENT", "PAUSE", "60000")
     url = "memory:" if store == "memory" else own_redis.url
     waits = []

@@ -346,14 +346,14 @@ def test_known_denial_is_answered_without_asking_until_units_come_back(server, u
     limiter = made(url, {"one": "1/day"}, denial_cache_max=kept)
     other = made(url + "&client_name=other", {"one": "1/day"}, denial_cache_max=0)
     assert limiter.check("a")
-    # Denials are kept from the time when the limiter hears of refunds by other processes.
+    # Denials are kept from the time when the limiter receives refunds by other processes.
     until(lambda: limiter.check("a").source == "denial_cache", "the denial is kept")
-    # When it begins to hear of them, it forgets once what it has kept.
+    # When it begins to receive them, it forgets once what it has kept.
     until(lambda: scripts_during(server, lambda: limiter.check("a")) == 0, "no check asks")
     denied = limiter.check("a")
     assert not denied
     assert 80_000 < denied.retry_after <= 95_040
-    # A refund of this process ends it at once, and one of another process when the server tells of it.
+    # A refund of this process ends it at once, and one of another process when the server's message arrives.
     limiter.refund("a")
     assert limiter.check("a")
     until(lambda: limiter.check("a").source == "denial_cache", "the denial is kept")

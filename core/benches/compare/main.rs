@@ -1,5 +1,5 @@
 //! Two revisions of the core in one process: `benches/compare REVISION` builds this with another revision as `before`. Built
-//! as a benchmark of the core, it compares the core with itself, which shows how small a difference it can tell.
+//! as a benchmark of the core, it compares the core with itself, which shows how small a difference it can show.
 //!
 //! Both make the same decisions in turns of some milliseconds, so that a change of the machine's speed affects both. Each
 //! ratio is one of two neighbouring turns; the figure of a row is their median. The layout of memory makes one of two equal

@@ -14,7 +14,7 @@ const DENIED: &str = "1/day token_bucket";
 const TWO_MORE: &str = "; 9000000000/h; 90000000000/day";
 
 pub(crate) fn rows() -> Vec<String> {
-    let outcomes = ["allowed", "denied", "allowed by 3 quotas", "denied by 3 quotas"];
+    let outcomes = ["allowed", "denied", "allowed, 3 quotas", "denied, 3 quotas"];
     let keys = [1, 1_000, 1_000_000].into_iter();
     keys.flat_map(|keys| outcomes.map(|outcome| format!("memory, {keys} keys, {outcome}"))).collect()
 }

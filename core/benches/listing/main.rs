@@ -1,9 +1,9 @@
-//! What a list of a million keys costs the server and a service that runs beside it:
-//! `cargo bench -p polylimit --bench listing [-- ROUNDS]`, 15 rounds unless told otherwise.
+//! What a list of a million keys costs the server and a service that runs at the same time:
+//! `cargo bench -p polylimit --bench listing [-- ROUNDS]`, 15 rounds by default.
 //!
 //! One server has a million keys. A service of one task checks keys of its own at a steady rate, and the latency of each check is
-//! measured from the time at which it was due. In each round the service runs alone, beside `list`, beside `top` by a scan, each at
-//! the usual pace, and beside a list without pauses, in an order that changes from round to round. The server's time is what it counts
+//! measured from the time at which it was due. In each round the service runs alone, during `list`, during `top` by a scan, each at
+//! the usual pace, and during a list without pauses, in an order that changes from round to round. The server's time is what it counts
 //! itself for SCAN and scripts (INFO commandstats), minus what the service alone took in the same round. What a list does to the service
 //! is the ratio of its 99th percentile to the one without a list in the same round: the machine's own noise is in both.
 
@@ -32,7 +32,7 @@ const AT_ONCE: usize = 2_000;
 /// How many keys one call of the limiter goes over: a page of `polylimit list`.
 const EXAMINED: u64 = 10_000;
 
-/// What runs beside the service.
+/// What runs at the same time as the service.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Beside {
     Nothing,
@@ -95,7 +95,7 @@ fn main() {
 
 fn print_rows(seen: &[Vec<Seen>; VARIANTS.len()]) {
     println!(
-        "| beside the service | keys a second | server's time for it | checks, p50 | p99 | p99, ratio to none | quartiles |"
+        "| next to the service | keys a second | server's time for it | checks, p50 | p99 | p99, ratio to none | quartiles |"
     );
     println!("|---|---:|---:|---:|---:|---:|---:|");
     let [none, ..] = seen;
@@ -190,7 +190,7 @@ async fn check_steadily(limiter: Limiter, ends: Arc<AtomicBool>) -> Vec<Duration
 }
 
 /// The time that the server has spent on SCAN and on scripts. What a script calls is within the script's time and has counts of its
-/// own beside, which would be added twice.
+/// own in addition, which would be added twice.
 fn busy_us(server: &Server) -> f64 {
     let text: String = server.query(&["INFO", "commandstats"]);
     let of = |command: &str| {

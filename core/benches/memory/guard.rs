@@ -1,4 +1,4 @@
-//! What a middleware's guard costs beside a plain check with its header fields.
+//! What a middleware's guard costs compared with a plain check with its header fields.
 
 use std::hint::black_box;
 use std::time::Instant;

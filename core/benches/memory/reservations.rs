@@ -1,4 +1,4 @@
-//! What a reservation costs in memory, beside a check.
+//! What a reservation costs in memory, compared with a check.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

@@ -38,7 +38,7 @@ pub(crate) fn cpu_us(server: &Server) -> f64 {
     (seconds("used_cpu_user") + seconds("used_cpu_sys")) * 1e6
 }
 
-/// Lone operations on a key with this number of reservations, beside a check of a key without any.
+/// Lone operations on a key with this number of reservations, compared with a check of a key without any.
 pub(crate) fn report_reservations(server: &Server, quick: bool) {
     println!(
         "\nCPU of the server, us an operation, one caller (median; reserve and commit: the mean of both)\n"

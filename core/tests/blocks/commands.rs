@@ -38,7 +38,7 @@ pub(crate) fn check(folder: &Path, line: &str) -> Result<(), String> {
             "make" => makes(&words),
             "cargo" => builds(&words),
             _ if program.contains('/') => {
-                // A script beside the file may build it.
+                // A script next to the file may build it.
                 let is_file = |path: &Path| path.is_file() || path.with_file_name("build").is_file();
                 let found = is_file(&root().join(program)) || is_file(&folder.join(program));
                 found.then_some(()).ok_or_else(|| format!("there is no {program}"))

@@ -1,4 +1,4 @@
-//! Random operations on the shared-file store and the memory store give identical answers.
+//! Random operations on the local store and the memory store give identical answers.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The families that tell of the store.
+//! The families that describe the store.
 
 use std::collections::HashSet;
 
@@ -40,7 +40,7 @@ fn operations_of_the_store_are_counted_everywhere() {
             }
             Place::Redis(_) => assert_eq!(capacity, ""),
         }
-        // Once it is closed, a limiter still tells what it has counted.
+        // Once it is closed, a limiter still reports what it has counted.
         limiter.close();
         assert_eq!(count(&limiter, "decisions_total", &["api"]), 4);
         assert_eq!((only(&limiter, "store_up"), only(&limiter, "keys")), (String::new(), String::new()));

@@ -25,7 +25,7 @@ pub(crate) fn assert_sums_up(decision: &Decision) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Checks that each quota of a denial admits the same request exactly when it says so. `peek_at` peeks at a time.
+/// Checks that each quota of a denial admits the same request exactly when the denial says. `peek_at` peeks at a time.
 pub(crate) fn assert_exact(
     now_us: u64,
     denied: &Decision,

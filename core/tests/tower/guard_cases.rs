@@ -76,7 +76,7 @@ fn run(case: &Value) {
     check_left(case.get("left"), &stores[0].1, name);
 }
 
-/// Waits until so much remains: a service ends a request after its client has read the response.
+/// Waits until this amount remains: a service ends a request after its client has read the response.
 fn check_left(left: Option<&Value>, limiter: &Limiter, name: &str) {
     for left in left.and_then(Value::as_array).into_iter().flatten() {
         let (key, policy) = (left["key"].as_str().unwrap(), left["policy"].as_str().unwrap());
@@ -126,7 +126,7 @@ fn limiter(case: &Value, store: &str) -> Limiter {
     builder.build().unwrap()
 }
 
-/// The URL of a shared-file store that cannot be opened: other users may read its file.
+/// The URL of a local store that cannot be opened: other users may read its file.
 fn broken_store() -> String {
     let name = format!("tower-guard-{}", std::process::id());
     let path = format!("/dev/shm/polylimit-{}-{name}", fs::metadata("/proc/self").unwrap().uid());

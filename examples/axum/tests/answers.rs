@@ -1,4 +1,4 @@
-//! The example as its README tells it to be used.
+//! The example used as its README describes.
 
 #![allow(clippy::unwrap_used, reason = "what a test cannot do fails it")]
 

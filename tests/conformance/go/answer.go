@@ -50,7 +50,7 @@ func answer(limiter *polylimit.Limiter, op operation, request polylimit.Request)
 	return nil, fmt.Errorf("operation %q is not known", op.Op)
 }
 
-// isOutage tells what an outage policy answered, which must not look as if the store did.
+// isOutage reports whether an outage policy answered, which must not look as if the store did.
 func isOutage(source string) bool {
 	return source == "fallback" || source == "allow" || source == "deny"
 }

@@ -298,7 +298,7 @@ func decided(made polylimit.RequestDecision, err error) (any, error) {
 	return answer, nil
 }
 
-// changed tells whether a change was made, or the line and the message of its error.
+// changed reports whether a change was made, or the line and the message of its error.
 func changed(err error) map[string]any {
 	if err == nil {
 		return map[string]any{"ok": true}

@@ -7,7 +7,7 @@ use polylimit::redis::RedisOptions;
 use polylimit::storage::Outage;
 use polylimit::{Decision, Limiter, Policy, Request};
 
-/// A quota that admits everything and counts it exactly, so that `remaining` tells how many units the server has stored.
+/// A quota that admits everything and counts it exactly, so that `remaining` shows how many units the server has stored.
 pub const COUNTER_QUOTA: &str = "1_000_000_000/day fixed_window";
 
 /// A deadline that a busy machine does not miss, for tests that do not measure time.

@@ -23,7 +23,7 @@ thread_local! {
 }
 
 /// Runs a test that measures how long decisions take. Repeats it once if it fails while the system ran threads so late that no
-/// test allows for it: on such a machine a repetition tells more than a wider bound.
+/// test allows for it: on such a machine a repetition shows more than a wider bound.
 pub fn repeated_if_noisy(test: impl Fn()) {
     EXCEEDED.set(false);
     let Err(failure) = catch_unwind(AssertUnwindSafe(&test)) else { return };

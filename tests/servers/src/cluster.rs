@@ -32,7 +32,7 @@ impl Cluster {
 
     /// As [`start`](Self::start), with lines added to every node's configuration.
     ///
-    /// Unless told otherwise a node counts as failed after one second, and the slots of living nodes are served while
+    /// By default a node counts as failed after one second, and the slots of living nodes are served while
     /// others have no owner (`cluster-require-full-coverage no`).
     pub fn start_with(kind: Kind, primaries: usize, replicas_each: usize, lines: &[&str]) -> Self {
         let count = primaries * (1 + replicas_each);

@@ -136,7 +136,7 @@ impl Sentinels {
         &self.servers[i]
     }
 
-    /// The number of the server that all running sentinels hold for the primary and that says so itself.
+    /// The number of the server that all running sentinels hold for the primary and that reports itself as one.
     pub fn current_primary(&self) -> usize {
         until("the sentinels agree on a primary", BOUND, || self.agreed_primary())
     }

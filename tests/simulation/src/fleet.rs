@@ -66,7 +66,7 @@ pub struct Settings {
     pub round_trip: Duration,
 }
 
-/// What processes have been told.
+/// What processes have received.
 struct Tally {
     sources: BTreeMap<&'static str, u64>,
     admitted: Vec<u64>,

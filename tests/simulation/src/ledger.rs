@@ -58,7 +58,7 @@ pub struct Identity {
     pub cost: u64,
 }
 
-/// What an operation was told, by the server's log or by the limiter.
+/// The answer to an operation, by the server's log or by the limiter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Told {
     /// Whether it was admitted; true for what is no check.
@@ -92,7 +92,7 @@ pub struct Ledger {
     operations: Vec<Issued>,
     /// The operations that the server has not executed.
     waiting: BTreeMap<Identity, Vec<usize>>,
-    /// What the server executed and no caller was told yet.
+    /// What the server executed and no caller has received yet.
     untold: BTreeMap<Identity, Vec<Execution>>,
     leases: LeaseAccounts,
     denials: Denials,

@@ -262,7 +262,7 @@ async fn together<F: Future>(futures: Vec<F>) -> Vec<F::Output> {
     futures.into_iter().filter_map(|(_, output)| output).collect()
 }
 
-/// Asks an operation and tells the log. Returns the source of the answer; nothing when the limiter is closed.
+/// Asks an operation and records it in the log. Returns the source of the answer; nothing when the limiter is closed.
 async fn ask(limiter: &Limiter, shared: &Shared, identity: Identity) -> Option<Source> {
     let number = shared.lock().ledger.issue(identity);
     let request = Request::new(KEYS[identity.key]).policy(ROWS[identity.policy].name).cost(identity.cost);
@@ -291,7 +291,7 @@ fn of_usage(usage: &Usage) -> Answer {
 fn tell(shared: &Shared, process: usize, number: usize, answer: Result<Answer, Error>) -> Option<Source> {
     let mut world = shared.lock();
     if world.dead.contains(&process) {
-        // Its callers are told nothing any more.
+        // Its callers receive nothing any more.
         world.ledger.close(number);
         return None;
     }

@@ -14,10 +14,10 @@ pub const FAULTS_LAST: Duration = Duration::from_millis(800);
 /// How long the processes work on after that, before they have to be decided by the store again.
 pub const CALM_LASTS: Duration = Duration::from_millis(2_200);
 
-/// A fault. Processes are numbered from 0. As text, times are in milliseconds where the name does not tell another unit.
+/// A fault. Processes are numbered from 0. As text, times are in milliseconds where the name has no other unit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "fault", deny_unknown_fields)]
-#[expect(missing_docs, reason = "the descriptions of the faults tell their numbers")]
+#[expect(missing_docs, reason = "the descriptions of the faults name their numbers")]
 pub enum Fault {
     /// What a process sends and receives takes this long from now on: the least, and what is added at random.
     Delay {

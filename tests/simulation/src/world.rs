@@ -310,7 +310,7 @@ impl World {
         }
     }
 
-    /// Tells the log what a script has done, which its call and its reply say. Returns what it has refunded.
+    /// Records in the log what a script has done, which its call and its reply show. Returns what it has refunded.
     fn record(
         &mut self,
         process: usize,

@@ -1,4 +1,4 @@
-// The dashboard of a server whose limits come from a file, under load: what cannot be changed here says so, and all of it can be read.
+// The dashboard of a server whose limits come from a file, under load: what cannot be changed here is marked, and all of it can be read.
 
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";

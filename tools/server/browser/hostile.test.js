@@ -34,7 +34,7 @@ const column = (table, at) => table.locator("tbody tr").evaluateAll((rows, at) =
 
 test("hostile keys stay text in lists, explanations and the keys that are denied most often", async () => {
   const server = await serve("--show-keys", "plain");
-  // One in sixteen denials is counted, at random: of so many, none of a key is as good as impossible.
+  // One in sixteen denials is counted, at random: with this number, none of a key is as good as impossible.
   for (const key of [...KEYS, LONGEST]) {
     for (let at = 0; at < 2; at += 1) {
       await server.post("/v1/check", { requests: Array.from({ length: 200 }, () => ({ policy: "3/hour", key })) });

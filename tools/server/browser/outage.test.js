@@ -33,9 +33,9 @@ const noticed = (server, page) =>
   until(async () => {
     await server.post("/v1/check", { policy: "3/hour", key: "k" });
     return page.getByText(OUTAGE).isVisible();
-  }, "the page tells the outage");
+  }, "the page shows the outage");
 
-test("a store that goes away is told in every view, and the page goes on when it is back", async () => {
+test("a store that goes away is shown in every view, and the page goes on when it is back", async () => {
   const port = await freePort();
   const store = await redis(port);
   const server = await serve("--store", store.url);
@@ -46,7 +46,7 @@ test("a store that goes away is told in every view, and the page goes on when it
   await store.end();
   await noticed(server, page);
   await reads(first, "outage");
-  // A page that is loaded now tells the same, and the limits from before.
+  // A page that is loaded now shows the same, and the limits from before.
   const second = await reader(server);
   await second.page.getByText(OUTAGE).waitFor();
   await second.page.getByRole("row", { name: /^api 5\/hour/ }).waitFor();
@@ -57,14 +57,14 @@ test("a store that goes away is told in every view, and the page goes on when it
   await until(async () => {
     await server.post("/v1/check", { policy: "3/hour", key: "k" });
     return !(await page.getByText(OUTAGE).isVisible());
-  }, "the page tells that the store is back");
+  }, "the page shows that the store is back");
   await open("processes");
   await page.getByRole("region", { name: "Processes" }).getByRole("row", { name: new RegExp(`, ${server.pid} `) }).waitFor();
   await first.end();
   await again.end();
 });
 
-test("a server that starts without its Redis shows a page that says so, and the limits once they can be read", async () => {
+test("a server that starts without its Redis shows a page that names the reason, and the limits once they can be read", async () => {
   const port = await freePort();
   const server = await serve("--store", redisUrl(port));
   const first = await reader(server);

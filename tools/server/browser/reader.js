@@ -31,7 +31,7 @@ async function reader(browser, server, options = {}) {
   const complaints = [];
   context.on("weberror", (error) => complaints.push(error.error().message));
   context.on("console", (message) => {
-    // A refusal, which the page tells in words, is in the console as well.
+    // A refusal, which the page describes in words, is in the console as well.
     if (message.type() === "error" && !message.text().startsWith("Failed to load resource")) complaints.push(message.text());
   });
   context.on("dialog", (dialog) => complaints.push(dialog.message()));
@@ -45,7 +45,7 @@ async function reader(browser, server, options = {}) {
     const place = process.env.POLYLIMIT_SCREENSHOTS;
     if (place) await page.screenshot({ path: join(place, `${name}.png`), fullPage: true });
   };
-  /** The view before stands in the page until the browser tells of the new address. */
+  /** The view before stands in the page until the browser reports the new address. */
   const open = async (name) => {
     const link = page.locator(`nav a[href="#${name}"]`);
     await link.click();

@@ -10,7 +10,7 @@ const reader = openBrowser();
 /** The buttons that change something. */
 const CHANGES = /^(Reset|Block|Unblock|Remove|Add|Publish|Roll back)$/;
 
-test("a token that may only look finds every change disabled, and a forged one is refused and told", async () => {
+test("a token that may only look finds every change disabled, and a forged one is refused and reported", async () => {
   const store = await redis();
   const server = await serve("--store", store.url, "--tokens", await tokens());
   const as = (role) => ({ authorization: `Bearer ${role}` });
@@ -68,7 +68,7 @@ test("a token that may only look finds every change disabled, and a forged one i
     await page.getByText("Your token has the role read").waitFor();
   }
 
-  // The page does not decide: buttons that are enabled by hand lead to refusals, which are told.
+  // The page does not decide: buttons that are enabled by hand lead to refusals, which are shown.
   const forge = (name) => page.getByRole("button", { name, exact: true }).first().evaluate((button) => (button.disabled = false));
   const refused = page.getByRole("dialog").getByRole("alert").filter({ hasText: "You may not do this: the caller has the role read, and this needs admin" });
   const dismiss = async () => {

@@ -39,7 +39,7 @@ fn site_of_the_repository_has_every_page_and_no_broken_link() {
     {
         assert!(start.contains(&format!(">{tab}</label>")), "docs/start.md has no tab for {tab}");
     }
-    // Hosts leave a page for its package's own address; in the site it is a link beside.
+    // Hosts leave a page for its package's own address; in the site it is a link to a neighbouring page.
     let node = fs::read_to_string(site.join("bindings/node/README.html")).unwrap();
     assert!(!node.contains("https://polylimit.dev/docs"), "a link leaves the site");
 }

@@ -188,7 +188,7 @@ static void lists_and_missing_keys_ask_no_store(void) {
     struct request missing_user = {.method = "GET", .path = "/v1/large", .tokens = "1"};
     struct response missing = respond(guard, NULL, missing_user);
     CHECK(missing.status == 400 && missing.fields[0] == 0);
-    /* A policy in shadow denies nothing, and no field tells of it. */
+    /* A policy in shadow denies nothing, and no field shows it. */
     struct request tried = {.method = "GET", .path = "/tried"};
     for (int at = 0; at < 3; at++) {
         struct response admitted = respond(guard, NULL, tried);

@@ -338,7 +338,7 @@ static void unknown_option_is_answered_with_the_nearest_in_a_short_message(void)
 int main(void) {
     static const struct test tests[] = {
         {"decision has all numbers", decision_has_all_numbers},
-        {"decision tells which quota denied", decision_tells_which_quota_denied},
+        {"decision names the quota that denied", decision_tells_which_quota_denied},
         {"usage has all numbers", usage_has_all_numbers},
         {"key may be any bytes", key_may_be_any_bytes},
         {"cost out of range is refused", cost_out_of_range_is_refused},

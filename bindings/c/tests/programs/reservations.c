@@ -599,7 +599,7 @@ int main(void) {
         {"wrong ids, times and algorithms are refused", wrong_ids_times_and_algorithms_are_refused},
         {"NULL is refused", null_is_refused},
         {"handle commits, cancels and gives back", handle_commits_cancels_and_gives_back},
-        {"handle renews its reservation and tells its loss", handle_renews_its_reservation_and_tells_its_loss},
+        {"handle renews its reservation and reports its loss", handle_renews_its_reservation_and_tells_its_loss},
         {"handle can outlive its limiter", handle_can_outlive_its_limiter},
         {"completions reserve, commit and cancel", completions_reserve_commit_and_cancel},
         {"cancelled reserve leaves the line", cancelled_reserve_leaves_the_line},

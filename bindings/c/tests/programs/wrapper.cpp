@@ -473,7 +473,7 @@ static void completes_reservations() {
 int main() {
     run_tests({
         {"decides", decides},
-        {"tells which quota denied", tells_which_quota_denied},
+        {"names the quota that denied", tells_which_quota_denied},
         {"leaves headroom and blocks", leaves_headroom_and_blocks},
         {"reports numbers as they were written", reports_numbers_as_they_were_written},
         {"decides by a configuration", decides_by_a_configuration},
@@ -483,7 +483,7 @@ int main() {
         {"counts", counts},
         {"takes credentials from a function", takes_credentials_from_a_function},
         {"tells", tells},
-        {"tells about keys and metrics", tells_about_keys_and_metrics},
+        {"describes keys and metrics", tells_about_keys_and_metrics},
         {"refuses", refuses},
         {"completes", completes},
         {"reserves", reserves},

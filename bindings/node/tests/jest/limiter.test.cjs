@@ -105,7 +105,7 @@ test("a middleware responds, and an error of a handler reaches the error handler
     const answers = [1, 2, 3].map(() => fetch(`http://127.0.0.1:${server.address().port}/`));
     const seen = (await Promise.all(answers)).map(({ status }) => status).sort();
     expect(seen).toStrictEqual([200, 200, 429]);
-    await until(() => warned.mock.calls.some(([told]) => told === "Error: this does not count"), "it is told");
+    await until(() => warned.mock.calls.some(([told]) => told === "Error: this does not count"), "a warning");
   } finally {
     server.closeAllConnections();
     server.close();

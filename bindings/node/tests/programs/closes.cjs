@@ -32,7 +32,7 @@ async function main() {
   await rounds(Number(count));
   const end = Date.now() + 30_000;
   let after = held();
-  // Threads end a moment after they are told to.
+  // Threads end a moment after they are asked to.
   while ((after.threads > before.threads || after.files > before.files) && Date.now() < end) {
     await new Promise((resolve) => setTimeout(resolve, 5));
     after = held();

@@ -1,6 +1,6 @@
 # frozen_string_literal: true
 
-# Measures decisions in Ruby beside rack-attack, both as Rack middleware, in interleaved rounds of one run.
+# Measures decisions in Ruby compared with rack-attack, both as Rack middleware, in interleaved rounds of one run.
 #
 # Usage: bindings/uniffi/bench [--quick]. REDIS_URL names the server that both of them use.
 require 'active_support'

@@ -7,7 +7,7 @@ require 'weakref'
 require 'polylimit'
 require_relative 'own_redis'
 
-# A limiter tells when it begins and when it ends to decide without its store, and what its doctor finds.
+# A limiter reports when it begins and when it ceases to decide without its store, and what its doctor finds.
 class EventsTest < Minitest::Test
   KEY = 'a key that is shown nowhere'
   POLICIES = { api: '1000000/hour' }.freeze
@@ -41,7 +41,7 @@ class EventsTest < Minitest::Test
   def ask_until
     deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + SECONDS
     until yield
-      assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC), :<, deadline, 'it was not told'
+      assert_operator Process.clock_gettime(Process::CLOCK_MONOTONIC), :<, deadline, 'no event came'
       @limiter.check(KEY)
       sleep 0.01
     end

@@ -13,7 +13,7 @@ class GuardTest < Minitest::Test
   end
   NO_OPTIONS = %w[store].freeze
 
-  # A body that sends a part, and more of them until it is told that this is all.
+  # A body that sends a part, and more of them until it is asked to stop.
   OpenBody = Struct.new(:is_done) do
     def each
       loop do
@@ -71,7 +71,7 @@ class GuardTest < Minitest::Test
     end
   end
 
-  # The URL of a shared-file store that cannot be opened: other users may read its file.
+  # The URL of a local store that cannot be opened: other users may read its file.
   def broken_store
     name = "ruby-guard-#{Process.pid}"
     path = "/dev/shm/polylimit-#{Process.uid}-#{name}"

@@ -47,7 +47,7 @@ class InterruptionTest < Minitest::Test
     Process.clock_gettime(Process::CLOCK_MONOTONIC) - started
   end
 
-  # Asserts that the block, which an interruption ends after so many seconds, ends within 100 ms of it.
+  # Asserts that the block, which an interruption ends after this number of seconds, ends within 100 ms of it.
   def assert_interrupted(after, &block)
     waits = []
     waits << (elapsed(&block) - after) until waits.size == 5 || waits.any? { |wait| wait < AT_MOST }

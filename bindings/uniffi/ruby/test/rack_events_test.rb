@@ -6,7 +6,7 @@ require_relative 'rack_case'
 
 # The event that ActiveSupport has of each decision of the middleware.
 class RackEventsTest < RackCase
-  # What the subscriber hears of these requests.
+  # What the subscriber receives about these requests.
   def heard(*middlewares, paths: ['/'])
     payloads = Queue.new
     subscriber = ActiveSupport::Notifications.subscribe('throttle.polylimit') { |event| payloads << event.payload }

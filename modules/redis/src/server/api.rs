@@ -383,7 +383,7 @@ fn milliseconds(ms: u64) -> c_longlong {
 }
 
 /// # Safety
-/// So many bytes are valid for as long as the slice is used. The pointer may be null where there are none.
+/// This number of bytes is valid for as long as the slice is used. The pointer may be null where there are none.
 unsafe fn slice<'a>(bytes: *const c_char, length: usize) -> &'a [u8] {
     if bytes.is_null() || length == 0 {
         return &[];

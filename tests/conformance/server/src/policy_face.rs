@@ -31,7 +31,7 @@ pub(crate) struct PolicyClient {
     _service: Service,
 }
 
-/// The operations that RESP has, with the fields of an answer that it tells.
+/// The operations that RESP has, with the fields of an answer that it returns.
 const COMMANDS: [&str; 6] = ["check", "peek", "take", "charge", "refund", "reset"];
 const TOLD_BY_RESP: [&str; 8] =
     ["allowed", "remaining", "retry_after_us", "reset_after_us", "delay_us", "over", "taken", "error"];
@@ -116,7 +116,7 @@ impl PolicyClient {
         self.admin.post("/v1/block", &body).map(or_error)
     }
 
-    /// The policies that the rules apply, as an explanation of the request tells them. Where a list decides, it tells none.
+    /// The policies that the rules apply, as an explanation of the request names them. Where a list decides, it names none.
     fn matched(&mut self, operation: &Value) -> Result<Option<Value>, String> {
         let explained = or_error(self.admin.post("/v1/explain_request", &operation["request"])?);
         if !explained["list_entry"].is_null() || explained["cause"] == "off" {
@@ -131,7 +131,7 @@ impl PolicyClient {
         Ok(Some(each.collect()))
     }
 
-    /// The counts of a candidate, as the metrics tell them.
+    /// The counts of a candidate, as the metrics report them.
     fn candidate(&mut self, operation: &Value) -> Result<Value, String> {
         let policy = operation["policy"].as_str().unwrap_or("p");
         let metrics = self.admin.send("GET", "/metrics", "", "")?.body;

@@ -1,4 +1,4 @@
-//! Holds reservations of one key beside other processes, and counts in Redis how many all of them hold at a time.
+//! Holds reservations of one key at the same time as other processes, and counts in Redis how many all of them hold at a time.
 //!
 //! Usage: `polylimit-holder STORE COUNTER LIMIT CALLERS ROUNDS`. `COUNTER` is the URL of a Redis server for the count. Each caller
 //! reserves a slot of `LIMIT concurrent` this number of times, waiting in line, and holds it for up to two milliseconds. The program

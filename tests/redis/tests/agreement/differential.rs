@@ -368,7 +368,7 @@ impl<'a> Case<'a> {
 }
 
 /// Whether a stepped bucket would get back a limit that it had before another one. A record in Redis names its limit alone, so it
-/// cannot tell that it ran out under the one in between (docs/limitations.md).
+/// cannot know that it ran out under the one in between (docs/limitations.md).
 fn steps_return(past: &[Policy], before: &Policy, after: &Policy) -> bool {
     let has = |policy: &Policy, quota: &Quota| {
         policy.quotas().iter().any(|other| {

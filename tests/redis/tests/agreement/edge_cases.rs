@@ -211,7 +211,7 @@ fn units_refilled_before_a_limit_of_zero_stay_refilled() {
 }
 
 /// At the latest times, the sum of a time and a span is more than a double holds exactly. Each quota is tested alone and
-/// beside another one, since the scripts read these states in different ways.
+/// next to another one, since the scripts read these states in different ways.
 const QUOTAS: [&str; 7] = [
     "1000/86399999ms token_bucket",
     "1000/day token_bucket",

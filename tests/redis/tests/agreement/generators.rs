@@ -75,7 +75,7 @@ impl Identity {
         }
         loop {
             let limit = random.pick(&LIMITS);
-            // Not so much that more remains than a request may cost.
+            // Not an amount after which more remains than a request may cost.
             let is_soft = limit <= Quota::MAX_UNITS / 2 && random.once_in(4);
             let excess = if is_soft { random.pick(&[10, 50, 100]) } else { 0 };
             if let Some(calendar) = self.calendar {
@@ -120,7 +120,7 @@ fn random_slots(random: &mut Random) -> Quota {
 pub(crate) fn with_slots(policy: Policy, random: &mut Random) -> Policy {
     let quotas = if random.once_in(4) { &[] } else { policy.quotas() };
     let all = quotas.iter().cloned().chain([random_slots(random)]);
-    // A leaky bucket cannot stand beside them.
+    // A leaky bucket cannot be combined with them.
     Policy::new(policy.name(), all).unwrap_or(policy)
 }
 

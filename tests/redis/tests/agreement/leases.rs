@@ -230,7 +230,7 @@ fn request_larger_than_the_lease_is_admitted_by_the_store() {
         assert!(blocking.check("key").unwrap().allowed());
         admitted += 1;
     }
-    // This is more than the lease, and more than the store has left beside it.
+    // This is more than the lease, and more than the store has left in addition.
     let decision = blocking.check(Request::new("key").cost(500 - admitted)).unwrap();
     assert_eq!((decision.allowed(), decision.source()), (true, Source::Store));
     assert!(!blocking.check("key").unwrap().allowed());

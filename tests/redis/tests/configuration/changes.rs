@@ -1,4 +1,4 @@
-//! Documents and entries are published, compared with what was expected, told by the history, and published again.
+//! Documents and entries are published, compared with what was expected, reported by the history, and published again.
 
 use polylimit_test_servers::{Cluster, Kind, Server};
 

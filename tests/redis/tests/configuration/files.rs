@@ -42,7 +42,7 @@ fn file_is_followed_and_a_bad_one_keeps_the_one_before() {
     assert!(start(&path).is_err(), "a bad document at the start");
     assert_eq!((followed.document().as_deref(), followed.status().version), (Some("two"), 2));
     fs::remove_file(&path).unwrap();
-    until("the missing file is told", SOON, || followed.status().error.map(drop));
+    until("the missing file is reported", SOON, || followed.status().error.map(drop));
     fs::write(&path, "three").unwrap();
     until_document(&followed, "three");
     until_no_error(&followed);

@@ -20,7 +20,7 @@ pub(crate) fn follow_published(url: &str) -> Followed {
     followed
 }
 
-/// Waits until the follower tells an error with this text.
+/// Waits until the follower reports an error with this text.
 #[track_caller]
 pub(crate) fn until_error(followed: &Followed, about: &str) -> String {
     until(about, SOON, || followed.status().error.filter(|error| error.contains(about)))
@@ -36,7 +36,7 @@ pub(crate) fn until_document(followed: &Followed, text: &str) {
     until(text, SOON, || (followed.document().as_deref() == Some(text)).then_some(()));
 }
 
-/// The main key, or one beside it, such as `:log`.
+/// The main key, or one next to it, such as `:log`.
 pub(crate) fn key(suffix: &str) -> String {
     format!("polylimit:1:{{configuration}}{suffix}")
 }

@@ -22,7 +22,7 @@ enum Face {
 
 const FACES: [Face; 3] = [Face::Task, Face::Thread, Face::EventLoop];
 
-/// Acquires one unit, once there is a connection and `prepare` was called, and stops waiting when `is_reached` says so.
+/// Acquires one unit, once there is a connection and `prepare` was called, and stops waiting when `is_reached` returns true.
 fn acquire_and_stop(limiter: &Limiter, face: Face, prepare: impl Fn(), is_reached: impl FnMut() -> bool) {
     let call = Call::Acquire(Request::new(KEY), Duration::from_secs(3600));
     call_and_stop(limiter, &call, face, prepare, is_reached);

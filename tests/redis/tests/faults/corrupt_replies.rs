@@ -240,7 +240,7 @@ fn bytes_inserted_before_a_reply_give_no_wrong_decision() {
     });
 }
 
-/// An inserted error cannot be told from the reply to a request. It counts as that reply once, and the connection is closed
+/// An inserted error cannot be distinguished from the reply to a request. It counts as that reply once, and the connection is closed
 /// when the real reply follows.
 #[test]
 fn error_inserted_before_a_reply_is_believed_at_most_once() {

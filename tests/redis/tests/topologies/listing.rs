@@ -210,7 +210,7 @@ fn list_needs_the_right_to_scan() {
     assert!(error.lacks_right() && error.message().contains("+scan"), "{error}");
     allow(&[&decisions[..], &["+scan"]].concat());
     assert_eq!(list(&built(&url)).unwrap().keys.len(), 1_216);
-    // Without the right to ask for times, they are not told.
+    // Without the right to ask for times, they are not reported.
     let stranger = Limiter::builder().store(&with(&url, "deadline=5s")).build().unwrap();
     let page = stranger.blocking().admin().list(&KeyFilter::default().policy("a"), &budget(), None).unwrap();
     assert!(page.keys.len() == 304 && page.keys.iter().all(|key| key.expires_after_us.is_none()));

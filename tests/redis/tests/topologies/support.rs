@@ -15,12 +15,12 @@ use polylimit_test_servers::{SLOTS, Server};
 
 static RUNNING_TESTS: RwLock<()> = RwLock::new(());
 
-/// For a test that may run beside others.
+/// For a test that may run at the same time as others.
 pub(crate) fn shared() -> RwLockReadGuard<'static, ()> {
     RUNNING_TESTS.read().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// For a test that measures time or counts resources of the process: no other test runs beside it.
+/// For a test that measures time or counts resources of the process: no other test runs at the same time.
 pub(crate) fn exclusive() -> RwLockWriteGuard<'static, ()> {
     RUNNING_TESTS.write().unwrap_or_else(PoisonError::into_inner)
 }

@@ -36,7 +36,7 @@ pub(super) struct Pump<'a> {
 enum Item {
     Bytes(Vec<u8>),
     End(End),
-    /// The sender is done, and says so in order.
+    /// The sender is done, and ends in order.
     Finish,
 }
 

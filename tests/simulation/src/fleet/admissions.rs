@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use polylimit::Policy;
 
-/// The span that is looked at: an admission is told up to this long after the store decided, so a span of answers that is shorter than
+/// The span that is looked at: an admission is reported up to this long after the store decided, so a span of answers that is shorter than
 /// a period by this has been decided within the period.
 const TOLD_WITHIN: Duration = Duration::from_millis(50);
 

@@ -22,7 +22,7 @@ pub enum What {
     Down,
     /// This part of the processes hears nothing and reaches nothing.
     Partitioned(f64),
-    /// Every reply takes so much longer.
+    /// Every reply takes this much longer.
     Slower(Duration),
 }
 

@@ -149,7 +149,7 @@ impl FleetServer {
         let reply = interpreter::run(&mut call, hash, source, keys, arguments);
         self.database = call.database;
         *published = call.published;
-        // Logs beside a main key are no entries of their own.
+        // Logs next to a main key are no entries of their own.
         let entries = keys.iter().filter(|key| key.ends_with(b"}")).count() as u64;
         self.work.calls += 1;
         self.work.entries += entries;

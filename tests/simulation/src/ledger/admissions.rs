@@ -22,7 +22,7 @@ type Units = BTreeMap<(usize, usize), Vec<(Instant, u64)>>;
 /// What was admitted.
 #[derive(Debug, Default)]
 pub(super) struct Admissions {
-    /// What callers were told: by the server, a lease or the fallback.
+    /// What callers have received: from the server, a lease or the fallback.
     told: Units,
     /// What the server debited, whether or not its reply arrived.
     debited: Units,
@@ -33,7 +33,7 @@ pub(super) struct Admissions {
 }
 
 impl Admissions {
-    /// A caller was told that its check is admitted, by units that were debited or admitted then.
+    /// A caller received the admission of its check, by units that were debited or admitted then.
     pub(super) fn tell(&mut self, policy: usize, key: usize, at: Instant, units: u64) {
         self.told.entry((policy, key)).or_default().push((at, units));
     }

@@ -90,7 +90,7 @@ elastic = { policy = "pool", key = "all" }
 quotas = "2/day fixed_window"
 "#;
 
-/// Each part of an explanation is told where it says something, each in a line of its own.
+/// Each part of an explanation is printed where it has a content, each in a line of its own.
 #[test]
 fn explanations_tell_what_the_configuration_says() {
     let shell = Shell::with_redis();

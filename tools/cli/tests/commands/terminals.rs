@@ -65,7 +65,7 @@ fn progress_is_for_terminals() {
     assert!(!shell.run(&bench).fine().contains("checking"));
 }
 
-/// What takes long with many keys or requests tells how far it is, and leaves nothing of that on the screen.
+/// What takes long with many keys or requests shows how far it is, and leaves nothing of that on the screen.
 #[test]
 fn progress_is_told_by_commands_that_take_long() {
     let shell = Shell::with_redis();
@@ -93,7 +93,7 @@ fn progress_is_told_by_commands_that_take_long() {
         let (status, shown) = on_terminal(&shell, arguments, &[], answer);
         assert_eq!(status, 0, "{arguments:?}: {shown}");
         for told in told {
-            assert!(shown.contains(told), "{arguments:?} does not tell {told}: {shown:?}");
+            assert!(shown.contains(told), "{arguments:?} does not show {told}: {shown:?}");
         }
         // The bar is cleared before the answer.
         let (_, last) = shown.rsplit_once("\u{1b}[2K").unwrap();

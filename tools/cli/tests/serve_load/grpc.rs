@@ -70,7 +70,7 @@ async fn ask_over(shared: &Shared, mut connection: Connection, first: u64) {
                 }
                 Err(Unanswered::NotRead) => {
                     is_open = false;
-                    shared.unanswered(&connection, 1, &"the server has said so");
+                    shared.unanswered(&connection, 1, &"the server has ended it");
                 }
                 Err(Unanswered::Broken(error)) => {
                     is_open = false;

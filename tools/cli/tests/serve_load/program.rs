@@ -14,7 +14,7 @@ use tempfile::TempDir;
 
 /// How long what has to happen may take.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
-/// More than the tests ask for, in a period that is longer than they take. A fixed window tells exactly how many units are spent.
+/// More than the tests ask for, in a period that is longer than they take. A fixed window shows exactly how many units are spent.
 pub(crate) const LIMIT: u64 = 1_000_000_000;
 
 /// A Redis server, and a folder with the document of limits.

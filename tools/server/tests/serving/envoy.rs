@@ -341,7 +341,7 @@ fn marks_of_an_import_are_honoured() {
     assert!(response.response_headers_to_add.iter().all(|header| header.key != "retry-after"));
     assert_eq!(codes(&server, &[a.clone(), b.clone()]).0, Code::Ok);
     assert_eq!(codes(&server, &[a.clone(), b.clone()]).0, Code::OverLimit);
-    // One that denies by itself does so beside them, and gives back what they have spent.
+    // One that denies by itself does so next to them, and gives back what they have spent.
     let [c, path] = [descriptor("team", "c"), descriptor("path", "/full")];
     let full = RateLimitRequest { hits_addend: 5, ..request(std::slice::from_ref(&path)) };
     assert_eq!(ask(&server, full).unwrap().overall_code(), Code::Ok);
@@ -379,7 +379,7 @@ fn outage_policies_answer_and_no_call_fails() {
         let source = Some(Kind::StringValue(outage.to_owned()));
         assert_eq!(metadata.fields["source"].kind, source);
         assert!(matches!(metadata.fields["degraded"].kind, Some(Kind::StringValue(_))));
-        // Envoy answers with its own status, so there is no body that tells another one.
+        // Envoy answers with its own status, so there is no body that names another one.
         assert!(response.raw_body.is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! What processes that share a Redis tell each other.
+//! What processes that share a Redis send each other.
 
 use std::thread::sleep;
 use std::time::{Duration, Instant};

@@ -200,7 +200,7 @@ pub(crate) fn command(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// Sends commands at once, each with its words, and reads as many bytes as are expected; fails with what has come instead.
+/// Sends commands at once, each with its words, and reads as many bytes as are expected; fails with what was received instead.
 pub(crate) fn exchange(stream: &mut (impl Read + Write), commands: &[&str], expected: &str) {
     let mut bytes = Vec::new();
     for line in commands {
@@ -221,7 +221,7 @@ pub(crate) fn expect(stream: &mut impl Read, expected: &str) {
             _ => break,
         }
         if !expected.as_bytes().starts_with(&got) {
-            // The rest of the line tells what has come.
+            // The rest of the line shows what was received.
             while !got.ends_with(b"\n") && matches!(stream.read(&mut byte), Ok(1)) {
                 got.push(byte[0]);
             }

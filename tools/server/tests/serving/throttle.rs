@@ -1,4 +1,4 @@
-//! `CL.THROTTLE` beside the arithmetic of redis-cell 0.4 (`src/cell/mod.rs` and `src/lib.rs` there), on random commands.
+//! `CL.THROTTLE` compared with the arithmetic of redis-cell 0.4 (`src/cell/mod.rs` and `src/lib.rs` there), on random commands.
 
 use std::collections::HashMap;
 

@@ -199,7 +199,7 @@ fn operators_are_answered_over_tls_and_over_a_unix_socket() {
     assert_eq!(stats.status, 200);
 }
 
-/// The log has the name that the server knows the caller by, and what the request says only beside it.
+/// The log has the name that the server knows the caller by, and what the request says only in addition.
 #[test]
 fn log_names_the_caller_whatever_the_request_says() {
     let redis = Redis::start(Kind::Redis, &[]);

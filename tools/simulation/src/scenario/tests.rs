@@ -108,7 +108,7 @@ struct ByHand {
     unfinished: u64,
 }
 
-/// A client that sends a request each second from a time on, and repeats a denied one `repeats` later, or after the wait it is told;
+/// A client that sends a request each second from a time on, and repeats a denied one `repeats` later, or after the wait that it receives;
 /// meanwhile it sends nothing, and what follows is moved by the time that it has waited.
 fn by_hand(starts_us: &[u64], quotas: &str, duration_us: u64, repeats: Option<u64>) -> ByHand {
     const GAP_US: u64 = 1_000_000;

@@ -1,4 +1,4 @@
-// Measures decisions on the JVM beside bucket4j, in interleaved rounds of one run.
+// Measures decisions on the JVM compared with bucket4j, in interleaved rounds of one run.
 //
 // Usage: bindings/uniffi/bench [--quick]. REDIS_URL names the server that both of them use.
 

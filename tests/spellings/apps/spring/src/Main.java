@@ -117,7 +117,7 @@ class Main {
     };
   }
 
-  /** `/login.json` reaches `/login`, as far as Spring can be told so. */
+  /** `/login.json` reaches `/login`, as far as Spring can be configured to. */
   @Bean
   @Profile("path_rules_with_suffix")
   static BeanPostProcessor withSuffix() {

@@ -20,7 +20,7 @@ import java.util.logging.Level
 import java.util.logging.LogRecord
 import java.util.logging.Logger
 
-/** A limiter tells when it begins and when it ends to decide without its store, and what its doctor finds. */
+/** A limiter reports when it begins and when it ceases to decide without its store, and what its doctor finds. */
 class EventsTest {
     private val logger = Logger.getLogger("polylimit")
     private val lines = CopyOnWriteArrayList<Pair<Level, String>>()
@@ -58,7 +58,7 @@ class EventsTest {
     private fun until(told: () -> Boolean) {
         val deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(SECONDS)
         while (!told()) {
-            assertTrue(System.nanoTime() < deadline, "it was not told")
+            assertTrue(System.nanoTime() < deadline, "no event came")
             Thread.sleep(10)
         }
     }

@@ -125,7 +125,7 @@ abstract class GuardCases<Q, R, S : LimitOptions<Q, R, S>, F> {
         }
     }
 
-    /** The URL of a shared-file store that cannot be opened: other users may read its file. */
+    /** The URL of a local store that cannot be opened: other users may read its file. */
     private fun brokenStore(): String {
         val name = "kotlin-guard-${ProcessHandle.current().pid()}"
         val path = Path.of("/dev/shm/polylimit-${Files.getAttribute(Path.of("/proc/self"), "unix:uid")}-$name")

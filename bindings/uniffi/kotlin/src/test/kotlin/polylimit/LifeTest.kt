@@ -46,7 +46,7 @@ class LifeTest {
         val kept = List(KEPT) { openCheckClose(store) }
         repeat(LIMITERS - KEPT) { openCheckClose(store) }
         var after = held()
-        // Threads that were told to end are given a while for it.
+        // Threads that were asked to end are given a while for it.
         val deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(20)
         while (before.any { (what, count) -> after.getValue(what) > count } && System.nanoTime() < deadline) {
             Thread.sleep(50)

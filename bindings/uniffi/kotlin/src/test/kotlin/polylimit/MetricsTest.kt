@@ -132,7 +132,7 @@ class MetricsTest {
     }
 
     @Test
-    fun `the registry of Prometheus tells the same families`() {
+    fun `the registry of Prometheus has the same families`() {
         limiter(redis()).use { limiter ->
             decide(limiter)
             val registry = PrometheusMeterRegistry(PrometheusConfig.DEFAULT)

@@ -74,7 +74,7 @@ class ServletConfigurationTest : ServletServer() {
     }
 
     @Test
-    fun `options beside a configuration are refused`() {
+    fun `options in addition to a configuration are refused`() {
         val others = listOf(RateLimitOptions(limiter).key { "k" }, RateLimitOptions(limiter).cost(2), RateLimitOptions(limiter).scope("/x"))
         val without = RateLimitOptions(Limiter.of(mapOf("api" to "1/s"))).attributes { null }
         for (options in others + without) {

@@ -95,7 +95,7 @@ class ServletNestedTest : ServletServer() {
             }
             serveFilters(*filters.toTypedArray(), later) { get ->
                 assertEquals(401, get("/", emptyList()).statusCode())
-                // The container tells its listeners after it has responded.
+                // The container calls its listeners after it has responded.
                 val ends = System.nanoTime() + 30_000_000_000
                 while (limiter.peek("k", "in").remaining != 5L && System.nanoTime() < ends) Thread.sleep(5)
                 assertEquals(listOf(4L, 5L), listOf("out", "in").map { limiter.peek("k", it).remaining })

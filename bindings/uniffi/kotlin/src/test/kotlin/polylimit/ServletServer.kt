@@ -21,7 +21,7 @@ import java.net.http.HttpResponse
 import java.time.Duration
 import java.util.EnumSet
 
-/** Answers with what is left, and with the status that the path ends with; or throws where the path says so. */
+/** Answers with what is left, and with the status that the path ends with; or throws where the path asks for it. */
 private class Left : HttpServlet() {
     override fun doGet(
         request: HttpServletRequest,

@@ -64,7 +64,7 @@ class ServletTest : ServletServer() {
     }
 
     @Test
-    fun `fields tell what is left after the refund of a response that does not count`() {
+    fun `fields show what is left after the refund of a response that does not count`() {
         Limiter.of(mapOf("api" to "5/hour fixed_window", "out" to "9/hour fixed_window")).use { limiter ->
             val uncounted = RateLimitOptions(limiter).policy("api").count { _, response -> response.status >= 400 }
             val counted = RateLimitOptions(limiter).policy("out")
