@@ -15,6 +15,7 @@ import lief
 #: What every Mac has.
 LIBRARIES = {
     "/usr/lib/libSystem.B.dylib",
+    "/usr/lib/libcharset.1.dylib",
     "/usr/lib/libiconv.2.dylib",
     "/usr/lib/libobjc.A.dylib",
     "/System/Library/Frameworks/CoreFoundation.framework/Versions/A/CoreFoundation",
