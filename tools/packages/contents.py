@@ -51,6 +51,7 @@ NEEDED = {
         r".*/polylimit-static\.pc",
         r".*/THIRD_PARTY_NOTICES",
     ],
+    r"^polylimit-redis-module-.*\.tar\.gz$": [r".*/libpolylimit_redis\.(so|dylib)", r".*/THIRD_PARTY_NOTICES"],
     r"^polylimit-cli-.*\.tar\.gz$": [
         r".*/polylimit(\.exe)?",
         r".*/polylimit\.1",

@@ -24,7 +24,7 @@ CORE_CRATES = [
     "polylimit",
 ]
 #: The crates whose contents are listed.
-CRATES = ["polylimit-c", "polylimit-cli", "polylimit-node", "polylimit-python", "polylimit-uniffi"]
+CRATES = ["polylimit-c", "polylimit-cli", "polylimit-node", "polylimit-python", "polylimit-redis-module", "polylimit-uniffi"]
 
 
 def targets() -> list[dict[str, str]]:
@@ -66,6 +66,7 @@ def files(version: str, rows: list[dict[str, str]]) -> dict[str, list[str]]:
         "jars": [f"polylimit-{version}{part}" for part in (".jar", "-sources.jar", "-javadoc.jar", ".pom")],
         "go": [f"go/{module}/@v/v{version}.{part}" for module in GO_MODULES for part in ("info", "mod", "zip")],
         "c": [f"polylimit-c-{version}-{row['c']}.tar.gz" for row in rows if "c" in row],
+        "module": [f"polylimit-redis-module-{version}-{row['module']}.tar.gz" for row in rows if "module" in row],
         "cli": [f"polylimit-cli-{version}-{row['cli']}.tar.gz" for row in rows],
         "debs": [f"polylimit-cli_{version}_{row['deb']}.deb" for row in rows if "deb" in row],
         "image": [f"polylimit-image-{version}.tar"],
