@@ -79,7 +79,7 @@ def main() -> int:
         failed += mistake is not None
         passed += mistake is None
         if mistake:
-            print(f"FAILED page: {mistake}")
+            print(f"FAILED: page: {mistake}")
     print(f"test result: {'FAILED' if failed else 'ok'}. {passed} passed; {failed} failed;")
     return 1 if failed else 0
 

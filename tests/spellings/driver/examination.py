@@ -72,7 +72,7 @@ def show(report: Report) -> None:
         print(f"skipped: spellings of {title}: {report.skipped}")
         return
     for failure in report.failures:
-        print(f"FAILED {title}: {failure}")
+        print(f"FAILED: {title}: {failure}")
     print(
         f"{title} ({framework}): {report.passed} passed, {len(report.failures)} failures, "
         f"{report.reached} variants run a handler, {report.requests} requests, {report.seconds:.1f} s",

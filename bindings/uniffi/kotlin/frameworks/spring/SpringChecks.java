@@ -178,7 +178,7 @@ public class SpringChecks {
       passed += 1;
     } catch (Throwable failure) {
       failed += 1;
-      System.out.println("FAILED " + name + ": " + failure);
+      System.out.println("FAILED: " + name + ": " + failure);
     }
   }
 

@@ -97,7 +97,7 @@ public class StarterChecks {
       passed += 1;
     } catch (Throwable failure) {
       failed += 1;
-      for (Throwable cause = failure; cause != null; cause = cause.getCause()) System.out.println("FAILED " + name + ": " + cause.getMessage());
+      for (Throwable cause = failure; cause != null; cause = cause.getCause()) System.out.println("FAILED: " + name + ": " + cause.getMessage());
     }
   }
 
@@ -114,7 +114,7 @@ public class StarterChecks {
     if (isRefused) passed += 1;
     else {
       failed += 1;
-      System.out.println("FAILED " + name + ": " + said);
+      System.out.println("FAILED: " + name + ": " + said);
     }
   }
 

@@ -200,7 +200,7 @@ public class GrpcChecks {
         passed += 1;
       } catch (Throwable failure) {
         failed += 1;
-        System.out.println("FAILED " + name + ", " + store.split(":")[0] + ": " + failure);
+        System.out.println("FAILED: " + name + ", " + store.split(":")[0] + ": " + failure);
       }
     }
   }
