@@ -42,7 +42,11 @@ struct Merged<'a> {
 
 impl<'a> Merged<'a> {
     fn of(planned: &[Planned<'a>]) -> Result<Self, Error> {
-        let mut merged = Self { charges: Vec::new(), firsts: Vec::new(), places: Vec::new() };
+        let mut merged = Self {
+            charges: Vec::with_capacity(planned.len()),
+            firsts: Vec::with_capacity(planned.len()),
+            places: Vec::with_capacity(planned.len()),
+        };
         for (first, Planned { opening, .. }) in planned.iter().enumerate() {
             let Opening::Asked(StoreCall { charge, .. }) = opening else {
                 merged.places.push(None);
@@ -295,10 +299,14 @@ impl Limiter {
         let in_force = in_force.as_deref();
         let hold = together.hold()?;
         let now_us = shared.store.clock().now_us();
-        let calls = requests.iter().map(|request| self.call_of(in_force, *request, together, hold, now_us));
-        let calls = calls.collect::<Result<Vec<_>, Error>>()?;
-        let planned = calls.iter().map(|call| self.plan(in_force, call, now_us));
-        let planned = planned.collect::<Result<Vec<_>, Error>>()?;
+        let mut calls = Vec::with_capacity(requests.len());
+        for request in requests {
+            calls.push(self.call_of(in_force, *request, together, hold, now_us)?);
+        }
+        let mut planned = Vec::with_capacity(calls.len());
+        for call in &calls {
+            planned.push(self.plan(in_force, call, now_us)?);
+        }
         let charged = self.start_planned(in_force, &planned, wait).await?;
         let mut decisions = Vec::with_capacity(charged.len());
         for (planned, Charged { answer, owed, .. }) in planned.iter().zip(charged) {

@@ -22,7 +22,7 @@ mod sweep;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, MutexGuard};
-use smallvec::smallvec;
+use smallvec::{SmallVec, smallvec};
 
 use self::entry::{RegisteredPolicy, States};
 use self::key::{KeyHash, LongKeys};
@@ -270,8 +270,8 @@ impl MemoryStore {
     /// peek.
     fn answer_together(&self, charges: &[Charge<'_>]) -> Result<StoreAnswers, Error> {
         let digest = |charge: &Charge<'_>| self.long_keys.digest(charge.key);
-        let digests: Vec<_> = charges.iter().map(digest).collect();
-        let mut placed = Vec::with_capacity(charges.len());
+        let digests: Few<_> = charges.iter().map(digest).collect();
+        let mut placed = Few::new();
         for (charge, digest) in charges.iter().zip(&digests) {
             let Action::Apply(operation) = charge.action else { return Err(Error::no_answer()) };
             let key = digest.as_ref().map_or(charge.key, |digest| digest);
@@ -279,16 +279,16 @@ impl MemoryStore {
             placed.push((Placed { charge: *charge, key, hash, now_us: 0 }, operation));
         }
         // Locked in ascending order, so that no two threads wait for each other.
-        let mut numbers: Vec<_> = placed.iter().map(|(placed, _)| self.shard_number(placed.hash)).collect();
+        let mut numbers: Few<_> = placed.iter().map(|(placed, _)| self.shard_number(placed.hash)).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let mut shards: Vec<_> = numbers.iter().map(|number| self.shards[*number].shard.lock()).collect();
+        let mut shards: Few<_> = numbers.iter().map(|number| self.shards[*number].shard.lock()).collect();
         let at = |hash| numbers.partition_point(|number| *number < self.shard_number(hash));
         let read_us = self.clock.now_us();
         let now_us = shards.iter_mut().map(|shard| shard.time(read_us, &self.clock)).max().unwrap_or(read_us);
         let mut overflow = None;
         let mut of_overflow = Vec::new();
-        let (mut admits, mut admitted) = (Vec::with_capacity(placed.len()), true);
+        let (mut admits, mut admitted) = (Few::new(), true);
         for (placed, operation) in &mut placed {
             placed.now_us = now_us;
             let charge = placed.charge;
@@ -366,6 +366,9 @@ impl MemoryStore {
         ((bits * self.shards.len() as u64) >> 32) as usize
     }
 }
+
+/// What a request over several policies needs for each of its charges, without allocating for the usual number of them.
+type Few<T> = SmallVec<[T; 4]>;
 
 /// An operation on its key in the store.
 #[derive(Clone, Copy)]
