@@ -3,11 +3,13 @@
 //! Pure functions of the policies that were applied to one request and of their decisions. Nothing here depends on a web
 //! framework. Every value is printable ASCII, so no value can end a field or start another.
 
+mod jitter;
 mod names;
 mod problem;
 mod request;
 mod settings;
 
+pub use jitter::RetryJitter;
 pub(crate) use problem::problem_by_costs;
 pub use problem::{Problem, ProblemResponse, prefers_text, problem};
 pub use request::{request_fields, request_problem};
@@ -22,6 +24,7 @@ use smallvec::SmallVec;
 use polylimit_rules::decision::{Decision, QuotaUsage};
 use polylimit_rules::policy::Policy;
 use polylimit_rules::quota::Quota;
+use polylimit_runtime::backoff::random;
 
 /// The largest Integer of a structured field: 15 digits (RFC 9651, section 3.3.1).
 const MAX_INTEGER: u64 = 999_999_999_999_999;
@@ -65,7 +68,8 @@ pub struct HeaderField {
 /// to reset; one of concurrency only while no slot is free, or where there is no other. The limit is its capacity; the reset is its `t` as
 /// if the request had not been denied, and for concurrency the time after which no slot is taken if no reservation is renewed.
 ///
-/// **`retry-after`** is the longest over the denials, at least 1. It is absent if one of them is for ever.
+/// **`retry-after`** is the longest over the denials, at least 1, and longer with a [jitter](HeaderSettings::jitter). It is absent if one of
+/// them is for ever.
 ///
 /// All times are whole seconds, rounded up. `now_us` is the time in microseconds since the Unix epoch, and matters only
 /// for [`ResetForm::Epoch`] and for quotas by the calendar, whose `w` is the length of the current window.
@@ -95,7 +99,8 @@ pub(crate) fn fields_at(
     let mut fields = Vec::with_capacity(6);
     push_limits(&mut fields, outcomes, settings, now_us);
     push_over(&mut fields, outcomes.iter().map(|(_, decision)| (*decision, settings)));
-    push_retry_after(&mut fields, outcomes);
+    let extra = |seconds| settings.jitter.map_or(0, |jitter| jitter.extra(seconds, random()));
+    push_retry_after(&mut fields, outcomes, extra);
     fields
 }
 
@@ -163,10 +168,15 @@ pub(crate) fn push_over<'a>(
     fields.extend(most.into_iter().map(|(name, units)| HeaderField { name, value: units.to_string() }));
 }
 
-/// Adds `retry-after`, if there is a denial that is not for ever.
-pub(crate) fn push_retry_after(fields: &mut Vec<HeaderField>, outcomes: &[Outcome<'_>]) {
+/// Adds `retry-after`, with `extra` seconds, if there is a denial that is not for ever.
+pub(crate) fn push_retry_after(
+    fields: &mut Vec<HeaderField>,
+    outcomes: &[Outcome<'_>],
+    extra: impl FnOnce(u64) -> u64,
+) {
     if let Some(seconds) = retry_after(outcomes) {
-        fields.push(HeaderField { name: Cow::Borrowed("retry-after"), value: seconds.to_string() });
+        let value = seconds.saturating_add(extra(seconds)).to_string();
+        fields.push(HeaderField { name: Cow::Borrowed("retry-after"), value });
     }
 }
 

@@ -17,6 +17,7 @@ use polylimit_rules::decision::{Decision, Usage};
 use polylimit_rules::error::Error;
 use polylimit_rules::policy::Policy;
 use polylimit_rules::request::Request;
+use polylimit_runtime::backoff::random;
 
 /// The limits of one request: shared by all guards that it passes, and by the program, which may read the decisions.
 /// Clones share everything.
@@ -42,6 +43,8 @@ pub(super) struct Ledger {
     is_denied: bool,
     /// Why the request was admitted without the store, and the settings of the guard that reports it.
     outage: Option<(&'static str, HeaderSettings)>,
+    /// The random bits of `retry-after`, which is the same whenever the fields are written; 0 until they are needed.
+    random: u64,
 }
 
 /// One policy with one key: its newest decision, and its units and reservations.
@@ -201,11 +204,15 @@ impl RequestLimits {
 
     /// As [`fields`](Self::fields); reads the time only where a field needs it.
     pub(super) fn fields_at(&self, now_us: &dyn Fn() -> u64) -> Vec<HeaderField> {
-        let ledger = self.ledger.lock();
+        let mut ledger = self.ledger.lock();
+        if ledger.random == 0 && ledger.entries.iter().any(Entry::is_jittered) {
+            ledger.random = random().max(1);
+        }
         // Most requests have one limit.
         if let ([only], None) = (&ledger.entries[..], &ledger.outage)
             && only.is_shown
             && !only.is_dry_run
+            && ledger.random == 0
         {
             return fields_at(&[only.outcome()], &only.headers, now_us);
         }
@@ -227,8 +234,12 @@ impl RequestLimits {
         if let Some((source, settings)) = &ledger.outage {
             written.extend(outage_field(source, settings));
         }
-        let denying: Few<_> = shown.iter().filter(|one| !one.is_dry_run).map(|one| one.outcome()).collect();
-        push_retry_after(&mut written, &denying);
+        let denying = || shown.iter().filter(|one| !one.is_dry_run);
+        let extra = |seconds| {
+            let jitters = denying().filter(|one| one.is_jittered()).filter_map(|one| one.headers.jitter);
+            jitters.map(|jitter| jitter.extra(seconds, ledger.random)).max().unwrap_or(0)
+        };
+        push_retry_after(&mut written, &denying().map(|one| one.outcome()).collect::<Few<_>>(), extra);
         written
     }
 
@@ -418,6 +429,11 @@ impl Ledger {
 }
 
 impl Entry {
+    /// Whether its denial asks for more than the exact wait.
+    fn is_jittered(&self) -> bool {
+        self.headers.jitter.is_some() && !self.decision.allowed()
+    }
+
     fn outcome(&self) -> (&Policy, &Decision) {
         (&self.policy, &self.decision)
     }

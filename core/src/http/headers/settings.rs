@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use crate::http::headers::jitter::RetryJitter;
 use crate::http::headers::names::FieldNames;
 use polylimit_rules::error::{Error, excerpt};
 use polylimit_rules::names::named_enum;
@@ -37,8 +38,8 @@ named_enum! {
 /// Which fields a response has, in which form, and under which names.
 ///
 /// As text, which every language has, they are words in any order, separated by spaces: the name of a [`HeaderStyle`], the name of a
-/// [`ResetForm`], and `FIELD=NAME` for each field that has another [name](Self::names), or `FIELD=` for one that is not sent. What the
-/// text does not mention has its default.
+/// [`ResetForm`], `jitter=` and a [`RetryJitter`], and `FIELD=NAME` for each field that has another [name](Self::names), or `FIELD=` for one
+/// that is not sent. What the text does not mention has its default.
 ///
 /// ```
 /// use polylimit::http::headers::{HeaderSettings, HeaderStyle, ResetForm};
@@ -55,6 +56,7 @@ pub struct HeaderSettings {
     pub(crate) reset_form: ResetForm,
     /// `None` for the default names.
     pub(crate) names: Option<FieldNames>,
+    pub(crate) jitter: Option<RetryJitter>,
 }
 
 impl HeaderSettings {
@@ -70,13 +72,21 @@ impl HeaderSettings {
     pub(crate) fn only(&self, style: HeaderStyle) -> Option<Self> {
         let form = if style == HeaderStyle::Legacy { self.reset_form } else { ResetForm::Seconds };
         (self.style == style || self.style == HeaderStyle::Both)
-            .then(|| self.clone().style(style).reset_form(form))
+            .then(|| Self { jitter: None, ..self.clone().style(style).reset_form(form) })
     }
 
     /// How `x-ratelimit-reset` expresses a time; [`Seconds`](ResetForm::Seconds) from now by default.
     #[must_use]
     pub fn reset_form(mut self, form: ResetForm) -> Self {
         self.reset_form = form;
+        self
+    }
+
+    /// Adds a random number of seconds to `retry-after`, so that clients that were denied together do not come back together. The decision,
+    /// the problem document and all other fields have the exact wait. None by default.
+    #[must_use]
+    pub fn jitter(mut self, jitter: RetryJitter) -> Self {
+        self.jitter = Some(jitter);
         self
     }
 }
@@ -94,9 +104,11 @@ impl FromStr for HeaderSettings {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) for an unknown word, for two words about the same setting, and as
     /// [`names`](Self::names).
     fn from_str(text: &str) -> Result<Self, Error> {
-        let (mut style, mut form, mut names) = (None, None, Vec::new());
+        let (mut style, mut form, mut jitter, mut names) = (None, None, None, Vec::new());
         for word in text.split_ascii_whitespace() {
-            let is_repeated = if let Some((field, name)) = word.split_once('=') {
+            let is_repeated = if let Some(most) = word.strip_prefix("jitter=") {
+                jitter.replace(most.parse()?).is_some()
+            } else if let Some((field, name)) = word.split_once('=') {
                 let is_repeated =
                     names.iter().any(|(known, _): &(&str, _)| known.eq_ignore_ascii_case(field));
                 names.push((field, name));
@@ -117,14 +129,15 @@ impl FromStr for HeaderSettings {
             }
         }
         let settings = Self::default().style(style.unwrap_or_default()).reset_form(form.unwrap_or_default());
+        let settings = Self { jitter, ..settings };
         if names.is_empty() { Ok(settings) } else { settings.names(names) }
     }
 }
 
 fn unknown(word: &str) -> Error {
     Error::invalid_argument(format!(
-        "header setting {} is not known: allowed are {} for the style, {} for the form of x-ratelimit-reset, and FIELD=NAME for \
-         another name of a field",
+        "header setting {} is not known: allowed are {} for the style, {} for the form of x-ratelimit-reset, jitter=5s or jitter=20% for \
+         retry-after, and FIELD=NAME for another name of a field",
         excerpt(word),
         HeaderStyle::ALL.map(HeaderStyle::name).join(", "),
         ResetForm::ALL.map(ResetForm::name).join(" or ")

@@ -5,7 +5,7 @@ use polylimit_rules::decision::{Cause, QuotaUsage, Several, Source};
 
 const SECOND: u64 = 1_000_000;
 const BOTH: HeaderSettings =
-    HeaderSettings { style: HeaderStyle::Both, reset_form: ResetForm::Seconds, names: None };
+    HeaderSettings { style: HeaderStyle::Both, reset_form: ResetForm::Seconds, names: None, jitter: None };
 
 fn policy(name: &str, quotas: &str) -> Policy {
     Policy::parse(name, quotas).unwrap()
