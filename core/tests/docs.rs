@@ -286,7 +286,7 @@ fn collect_core(sources: &mut Vec<PathBuf>) {
 fn collect_sources(folder: &Path, sources: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
         let (path, name) = (entry.path(), entry.file_name());
-        if path.is_dir() {
+        if path.is_dir() && name != "tests" {
             collect_sources(&path, sources);
         } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests.rs" {
             sources.push(path);

@@ -25,6 +25,8 @@
 //!   may admit the request or deny it. It cannot admit a request that the store itself denied. If it does not answer, the
 //!   outage policy's decision holds, and the response is 503 where the store could not decide.
 //! - **Dry run.** A guard in a dry run decides, spends and reports, and never denies.
+//! - **Waiting.** With a [`wait`](GuardBuilder::wait) a denied request is held until the store would admit it, if that is soon enough, and
+//!   decided again; one that a leaky bucket admits is held until its turn, and denied if that comes too late.
 
 mod asking;
 mod builder;
@@ -38,6 +40,8 @@ mod ledger;
 mod methods;
 mod settlement;
 mod store_steps;
+mod waiting;
+mod waiting_steps;
 
 use std::fmt;
 use std::sync::Arc;
@@ -220,6 +224,11 @@ impl Guard {
         self.shared.options.meters.is_some()
     }
 
+    /// How many requests it holds at the moment; see [`wait`](GuardBuilder::wait).
+    pub fn waiting(&self) -> u32 {
+        self.shared.waiting.now()
+    }
+
     /// The names of the policies of a request without a route.
     pub fn policies(&self) -> impl Iterator<Item = &str> {
         self.shared.everywhere.iter().map(Policy::name)
@@ -323,8 +332,9 @@ impl GuardBuilder {
     /// [`InvalidArgument`](crate::ErrorKind::InvalidArgument) when a policy is unknown or its quotas cannot be parsed, when a
     /// list is empty or has a duplicate, when none is given and the limiter does not have exactly one, when the scope of quotas
     /// is not 1 to 256 bytes, when a cost is above [`Request::MAX_COST`] or more than its policy can ever admit, when there are
-    /// more costs than policies, when a field's name is not allowed, and when the status is not 400 to 599;
-    /// [`Closed`](crate::ErrorKind::Closed) when the limiter is closed.
+    /// more costs than policies, when a field's name is not allowed, when the status is not 400 to 599, and when
+    /// [`wait`](Self::wait) or [`max_waiting`](Self::max_waiting) is out of range; [`Closed`](crate::ErrorKind::Closed) when the limiter is
+    /// closed.
     pub fn build(self) -> Result<Guard, Error> {
         Ok(Guard { shared: Arc::new(self.checked()?) })
     }

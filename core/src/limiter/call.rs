@@ -8,6 +8,7 @@ use tokio::runtime::Handle;
 use crate::limiter::configured::manage::PublishOptions;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::configured::status::ConfigurationStatus;
+use crate::limiter::deadline::Deadline;
 use crate::limiter::explanation::report::{KeyExplanation, RequestExplanation};
 use crate::limiter::listing::page::{KeyFilter, KeyPage, ListBudget, ResetPage};
 use crate::limiter::together::Together;
@@ -85,6 +86,9 @@ pub enum Call<'a> {
     Ready(Duration),
     /// See [`Admin::doctor`](crate::admin::Admin::doctor).
     Doctor,
+    /// Waits for this time by the limiter's clock, or until the limiter is closed, and does nothing else: a guard
+    /// [holds](crate::http::guard::GuardBuilder::wait) a request.
+    Sleep(Duration),
 }
 
 /// The answer to a [`Call`].
@@ -97,7 +101,7 @@ pub enum Answer {
     Usage(Usage),
     /// The answers to several requests, in their order. Requests that are decided together have no errors among them.
     Decisions(Vec<Result<Decision, Error>>),
-    /// The store answers.
+    /// The store answers, or a time has passed.
     Ready,
     /// The doctor's findings.
     Findings(Vec<Finding>),
@@ -306,8 +310,20 @@ impl Limiter {
             }
             Call::Ready(timeout) => self.ready(*timeout).await.map(|()| Answer::Ready)?,
             Call::Doctor => Answer::Findings(self.admin().doctor().await?),
+            Call::Sleep(time) => self.sleep(*time).await.map(|()| Answer::Ready)?,
             _ => return Err(Error::no_answer()),
         })
+    }
+
+    async fn sleep(&self, time: Duration) -> Result<(), Error> {
+        let shared = self.shared();
+        let until = Deadline::after(time, shared.store.clock());
+        until.can_wait()?;
+        let passed = async {
+            until.reached().await;
+            Ok(())
+        };
+        shared.closing.unless_closed(passed).await
     }
 
     pub(crate) async fn act(&self, call: &KeyCall<'_>, wait: Wait) -> Result<Answer, Error> {
@@ -336,7 +352,7 @@ impl blocking::Raw<'_> {
         let limiter = self.limiter.asynchronous();
         match call {
             _ if call.is_decided_at_once() => at_once(limiter.perform(call, Wait::Block)),
-            Call::Acquire(..) | Call::Reserve(..) => {
+            Call::Acquire(..) | Call::Reserve(..) | Call::Sleep(_) => {
                 self.limiter.block_on_wait(limiter.perform(call, Wait::Await))?
             }
             _ => self.limiter.block_on(limiter.perform(call, Wait::Await))?,
@@ -404,7 +420,7 @@ impl blocking::Limiter {
         every: Duration,
         stop: &mut dyn FnMut() -> bool,
     ) -> Option<Result<Answer, Error>> {
-        if !matches!(call, Call::Acquire(..) | Call::Reserve(..)) {
+        if !matches!(call, Call::Acquire(..) | Call::Reserve(..) | Call::Sleep(_)) {
             return Some(self.raw().call_store(call));
         }
         let mut answer = pin!(self.asynchronous().raw().call_store(call));

@@ -34,6 +34,7 @@ pub(crate) enum OwnedCall {
     ExplainRequest(OwnedAttributes),
     Ready(Duration),
     Doctor,
+    Sleep(Duration),
 }
 
 pub(crate) struct OwnedFilter {
@@ -113,6 +114,7 @@ impl OwnedCall {
             Call::Explain(request) => Self::Explain(OwnedRequest::of(request)),
             Call::ExplainRequest(request) => Self::ExplainRequest(OwnedAttributes::of(request)),
             Call::Ready(timeout) => Self::Ready(*timeout),
+            Call::Sleep(time) => Self::Sleep(*time),
             _ => Self::Doctor,
         }
     }
@@ -174,6 +176,7 @@ impl OwnedCall {
             }
             Self::Ready(timeout) => Call::Ready(*timeout),
             Self::Doctor => Call::Doctor,
+            Self::Sleep(time) => Call::Sleep(*time),
         };
         limiter.raw().call_store(&call).await
     }

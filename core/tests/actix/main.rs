@@ -14,3 +14,5 @@ mod middleware;
 #[path = "../tower/service.rs"]
 #[allow(dead_code, reason = "the tests of the tower layer use all of it")]
 mod service;
+#[path = "../tower/waiting.rs"]
+mod waiting;

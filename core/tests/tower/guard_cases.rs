@@ -1,9 +1,10 @@
-//! Every case of `tests/conformance/guard.json`, `guard_reservations.json` and `guard_meters.json` through layers in front of the server that
-//! the module `framework` of the test has.
+//! Every case of `tests/conformance/guard.json`, `guard_reservations.json`, `guard_meters.json` and `guard_waiting.json` through layers in
+//! front of the server that the module `framework` of the test has.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -22,7 +23,7 @@ use crate::service::Received;
 
 #[test]
 fn all_cases_agree() {
-    for file in ["guard", "guard_reservations", "guard_meters"] {
+    for file in ["guard", "guard_reservations", "guard_meters", "guard_waiting"] {
         let path = format!("{}/../tests/conformance/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let read: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         let cases = read["cases"].as_array().unwrap();
@@ -34,7 +35,8 @@ fn all_cases_agree() {
 
 fn run(case: &Value) {
     let name = case["name"].as_str().unwrap();
-    let stores = ["memory", "down", "broken"].map(|store| (store, limiter(case, store)));
+    let clock = ManualClock::new(1_789_948_800_000_000).unwrap();
+    let stores = ["memory", "down", "broken"].map(|store| (store, limiter(case, store, &clock)));
     let limiter_of = |guard: &Value| {
         let store =
             guard.get("store").or(case.get("store")).map_or("memory", |store| store.as_str().unwrap());
@@ -67,13 +69,30 @@ fn run(case: &Value) {
                 received
             } else {
                 let method = request.get("method").map_or("GET", |method| method.as_str().unwrap());
-                service.request(method, "/", &headers)
+                elapsing(&clock, request, || service.request(method, "/", &headers))
             };
             check(&name, &request["expect"], &received);
         }
         check_left(request.get("then"), &stores[0].1, &name);
     }
     check_left(case.get("left"), &stores[0].1, name);
+}
+
+/// Does something while the time of a request passes: every 100 ms until it is done, so that a guard that holds the request does so first.
+fn elapsing<T>(clock: &ManualClock, request: &Value, act: impl FnOnce() -> T) -> T {
+    let Some(elapse_ms) = request.get("elapse_ms").and_then(Value::as_u64) else { return act() };
+    let (done, is_done) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+                clock.advance(Duration::from_millis(elapse_ms)).unwrap();
+            }
+        });
+        let done = done;
+        let result = act();
+        drop(done);
+        result
+    })
 }
 
 /// Waits until this amount remains: a service ends a request after its client has read the response.
@@ -108,7 +127,7 @@ fn headers_of(request: &Value) -> Vec<(&str, String)> {
     given.chain(ordered).collect()
 }
 
-fn limiter(case: &Value, store: &str) -> Limiter {
+fn limiter(case: &Value, store: &str, clock: &ManualClock) -> Limiter {
     let mut builder = Limiter::builder();
     let outage = case.get("outage").map(|outage| outage.as_str().unwrap().parse::<Outage>().unwrap());
     for (name, quotas) in case.get("policies").and_then(Value::as_object).into_iter().flatten() {
@@ -118,7 +137,7 @@ fn limiter(case: &Value, store: &str) -> Limiter {
         }
     }
     let builder = match store {
-        "memory" => builder.clock(ManualClock::new(1_789_948_800_000_000).unwrap()),
+        "memory" => builder.clock(clock.clone()),
         // Nothing listens on port 1.
         "down" => builder.store("redis://127.0.0.1:1?doctor_after=0"),
         _ => builder.store(&broken_store()),
@@ -184,6 +203,8 @@ fn layer(given: &Value, limiter: Limiter) -> Result<RateLimitLayer<Body>, Error>
                 let spent = response.headers.get(value["header"].as_str().unwrap())?;
                 spent.to_str().unwrap().parse().ok()
             }),
+            "wait_ms" => builder.wait(Duration::from_millis(value.as_u64().unwrap())),
+            "max_waiting" => builder.max_waiting(u32::try_from(value.as_u64().unwrap()).unwrap()),
             "ttl_ms" => builder.ttl(Duration::from_millis(value.as_u64().unwrap())),
             "skip" => builder.skip(move |request| header(request, &value["header"]).is_some()),
             "methods" => texts(&value).into_iter().fold(builder, RateLimitBuilder::method),

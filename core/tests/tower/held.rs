@@ -202,3 +202,25 @@ where
         async { answered.await.map(|response| response.map(Body::new)) }.boxed()
     }
 }
+
+#[test]
+fn client_that_leaves_while_its_request_is_held_frees_its_place_and_spends_nothing() {
+    let limiter = limiter(&[("model", "1/minute leaky_bucket burst=10")]);
+    let layer = RateLimitLayer::<Body>::builder(limiter.clone(), |_| "key");
+    let layer = layer.wait(Duration::from_secs(60)).max_waiting(1).build().unwrap();
+    let mut service =
+        layer.layer(Answers(|_| async { Ok::<_, Infallible>(Response::new(Body::empty())) }.boxed()));
+    let left = || limiter.blocking().peek("key").unwrap().remaining();
+    let runtime = Builder::new_current_thread().enable_time().build().unwrap();
+    runtime.block_on(async {
+        assert_eq!(service.call(HttpRequest::new(())).await.unwrap().status(), 200);
+        for _ in 0..2 {
+            let mut held = service.call(HttpRequest::new(()));
+            assert!(futures_util::poll!(&mut held).is_pending());
+            let denied = service.call(HttpRequest::new(())).await.unwrap();
+            assert_eq!((denied.status().as_u16(), left()), (429, 8));
+            drop(held);
+            assert_eq!(left(), 9);
+        }
+    });
+}

@@ -19,3 +19,4 @@ mod routes;
 mod service;
 mod stacked;
 mod stores;
+mod waiting;

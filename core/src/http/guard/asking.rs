@@ -46,8 +46,10 @@ impl GuardCheck {
     /// store.
     pub fn ask_ahead(&mut self, later: &Guard, facts: &RequestFacts<'_>) {
         let is_dry_run = self.guard.shared.options.is_dry_run || later.shared.options.is_dry_run;
+        // A guard that waits asks again for all of its policies together.
+        let waits = [&self.guard, later].iter().any(|guard| !guard.shared.options.waiting.wait.is_zero());
         let is_elsewhere = !later.limiter().is_clone_of(self.guard.limiter());
-        if is_dry_run || is_elsewhere || self.terms.is_some() || self.asked().next().is_none() {
+        if is_dry_run || waits || is_elsewhere || self.terms.is_some() || self.asked().next().is_none() {
             return;
         }
         // The later guard reports errors in its facts.
@@ -112,7 +114,8 @@ impl GuardCheck {
             }
         }
         self.is_unclaimed = is_admitted;
-        if let (true, Some(terms)) = (is_admitted, self.terms.take()) {
+        // A request that is denied may be held, and is then decided again.
+        if is_admitted && let Some(terms) = self.terms.take() {
             self.adopt_reservations(&terms);
         }
     }
@@ -157,8 +160,11 @@ impl GuardCheck {
     }
 
     /// Stops waiting for the store, for example because the request's own deadline has passed. This counts as a store that
-    /// could not decide.
+    /// could not decide; a request that is [held](crate::http::guard::GuardBuilder::wait) is denied.
     pub fn give_up(&mut self) {
+        if self.give_up_waiting() {
+            return;
+        }
         let message = "the store has not decided before the request's deadline";
         self.answer(Err(Error::new(ErrorKind::StoreUnavailable, message)));
     }

@@ -9,6 +9,7 @@ use parking_lot::RwLock;
 use crate::http::guard::cors::CorsOrigins;
 use crate::http::guard::key::{KeyPart, MissingKey};
 use crate::http::guard::methods::Methods;
+use crate::http::guard::waiting::{WaitOptions, WaitingCount};
 use crate::http::headers::HeaderSettings;
 use crate::limiter::Limiter;
 use crate::limiter::reservation::ReserveOptions;
@@ -44,6 +45,8 @@ pub(super) struct Shared {
     pub(super) is_per_route: bool,
     /// The policies by route and by the list that a function returned, once resolved.
     pub(super) resolved: RwLock<HashMap<String, Arc<[Policy]>>>,
+    /// How many requests are held.
+    pub(super) waiting: WaitingCount,
     pub(super) options: GuardOptions,
 }
 
@@ -66,6 +69,7 @@ pub(super) struct GuardOptions {
     /// The same by position, for policies with their own setting.
     pub(super) reserved: Vec<bool>,
     pub(super) reserve: ReserveOptions,
+    pub(super) waiting: WaitOptions,
     /// What responses report as spent.
     pub(super) meters: Option<Arc<Meters>>,
     /// Whether a meter is for all policies, and not one for each position.
@@ -128,6 +132,7 @@ impl GuardBuilder {
             is_reserved: false,
             reserved: Vec::new(),
             reserve: ReserveOptions::default(),
+            waiting: WaitOptions::default(),
             meters: None,
             is_metered_for_all: false,
         };
@@ -362,6 +367,42 @@ impl GuardBuilder {
         self
     }
 
+    /// Holds a request that would be denied for at most this long, up to 60 s: until the store would admit it, if that is in time, and then
+    /// decides again. A request that a leaky bucket admits is held until its turn, and denied if that comes later. Zero, the default, holds
+    /// none, and a leaky bucket's requests then proceed at once.
+    ///
+    /// A denial is sent at once if the time is unknown or too long; in an outage; for a slot of concurrency, which no clock frees; under a
+    /// policy with a penalty or with `count_denied`, because each attempt would count; and when
+    /// [`max_waiting`](Self::max_waiting) requests wait already. What outer guards have spent stays spent meanwhile. The order in which
+    /// waiting requests are admitted is not defined.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    ///
+    /// use polylimit::Limiter;
+    /// use polylimit::http::guard::{Guard, RequestFacts, RequestLimits, Verdict};
+    ///
+    /// let limiter = Limiter::builder().build()?;
+    /// let guard = Guard::builder(limiter).policy("20/s leaky_bucket burst=10").wait(Duration::from_millis(400)).build()?;
+    /// for _ in 0..3 {
+    ///     let mut check = guard.start(&RequestLimits::default(), &RequestFacts::new().key(b"user:42"))?;
+    ///     check.run_blocking(); // the second request is held for 50 ms, and so is the third
+    ///     assert!(matches!(check.conclude(), Verdict::Admit));
+    /// }
+    /// # Ok::<(), polylimit::Error>(())
+    /// ```
+    pub fn wait(mut self, longest: Duration) -> Self {
+        self.options.waiting.wait = longest;
+        self
+    }
+
+    /// How many requests this guard [holds](Self::wait) at the same time: 1 to 1,000,000, and 100 by default. A further one is denied at
+    /// once.
+    pub fn max_waiting(mut self, most: u32) -> Self {
+        self.options.waiting.max_waiting = most;
+        self
+    }
+
     /// Validates the options.
     pub(super) fn checked(self) -> Result<Shared, Error> {
         let costs = self.options.costs.iter().flatten().chain([&self.options.cost]);
@@ -380,6 +421,7 @@ impl GuardBuilder {
         options.cors_origins = CorsOrigins::parse(&self.cors_origins)?;
         options.methods = options.methods.checked()?;
         options.reserve.checked()?;
+        options.waiting.check()?;
         options.set_meters(&self.spent_by)?;
         if self.is_by_configuration {
             self.limiter.admin().configuration().ok_or_else(Error::no_configuration)?;
@@ -425,6 +467,7 @@ impl GuardBuilder {
             given,
             everywhere,
             resolved: RwLock::default(),
+            waiting: WaitingCount::default(),
             options,
         })
     }

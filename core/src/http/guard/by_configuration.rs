@@ -12,6 +12,7 @@ use crate::limiter::reservation::AtEnd;
 use polylimit_document::meter::Meters;
 use polylimit_rules::decision::Decision;
 use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::policy::Policy;
 use polylimit_rules::request::Request;
 use polylimit_rules::reservation::list::ReservationTerms;
 
@@ -90,6 +91,9 @@ impl GuardCheck {
             _ => decided.allowed || is_dry_run,
         };
         self.record_configured(&decided);
+        if let Some(configured) = &mut self.configured {
+            self.settlements.append(&mut configured.owed);
+        }
         if is_admitted {
             let by_outage = self.decisions().map(Decision::source).find(|source| source.is_outage());
             if let Some(source) = by_outage.filter(|_| self.overruled.is_none()) {
@@ -143,9 +147,26 @@ impl GuardCheck {
         }
     }
 
-    fn give_back_configured(&mut self) {
+    pub(super) fn give_back_configured(&mut self) {
         self.give_back_units();
         self.end_configured(false, Spent::Reserved);
+    }
+
+    /// Turns admissions into the denials that `late` makes of them, and has what was spent given back.
+    pub(super) fn come_too_late_configured(&mut self, late: impl Fn(&Policy, &Decision) -> Option<Decision>) {
+        let before = self.settlements.len();
+        self.give_back_configured();
+        let owed = self.settlements.split_off(before);
+        let Some(configured) = &mut self.configured else { return };
+        configured.owed = owed;
+        let Some(decided) = &mut configured.decided else { return };
+        for (made, one) in decided.decisions.iter_mut().zip(&mut self.policies) {
+            let Some(denied) = late(&made.effective, &made.decision) else { continue };
+            (decided.allowed, decided.cause) = (false, denied.cause);
+            decided.retry_after_us = decided.retry_after_us.max(Some(denied.wait_us));
+            one.decision = Some(denied.clone());
+            made.decision = denied;
+        }
     }
 
     fn give_back_units(&mut self) {

@@ -9,6 +9,7 @@ use crate::http::guard::Guard;
 use crate::http::guard::configured_request::ConfiguredRequest;
 use crate::http::guard::ledger::{Charge, Claim, Ledger, Report, RequestLimits, Taken};
 use crate::http::guard::settlement::Settlement;
+use crate::http::guard::waiting::Waiting;
 use crate::http::headers::{HeaderField, Problem, problem_by_costs};
 use crate::limiter::reservation::Reservation;
 use polylimit_document::meter::MeterReading;
@@ -27,7 +28,8 @@ use polylimit_rules::reservation::list::ReservationTerms;
 /// [`end`](Self::end) it when the response is done or its client has gone, and make the next calls. [`run`](Self::run) makes the
 /// next calls, for programs in Rust.
 ///
-/// A check that is dropped while it holds reservations ends them in the background; see [`end_in_background`](Self::end_in_background).
+/// A check that is dropped while it holds reservations ends them in the background; see [`end_in_background`](Self::end_in_background). One
+/// that is dropped while its request [waits](crate::http::guard::GuardBuilder::wait) leaves nothing spent.
 pub struct GuardCheck {
     pub(super) guard: Guard,
     pub(super) limits: RequestLimits,
@@ -47,6 +49,8 @@ pub struct GuardCheck {
     pub(super) error: Option<Error>,
     pub(super) overruled: Option<bool>,
     pub(super) stage: Stage,
+    /// While its request is held, and afterwards until the check is concluded.
+    pub(super) waiting: Option<Box<Waiting>>,
     /// What the response reports as spent, from its head on.
     pub(super) reading: Option<Box<MeterReading>>,
     /// The number of this guard among those of the request.
@@ -177,6 +181,7 @@ impl GuardCheck {
             error: None,
             overruled: None,
             stage: Stage::Asking,
+            waiting: None,
             reading: None,
             number,
             settlements: Vec::new(),
@@ -229,6 +234,7 @@ impl GuardCheck {
             self.error = Some(no_decision());
         }
         self.stage = Stage::Concluded;
+        self.waiting = None;
         if self.configured.is_some() {
             return self.conclude_configured();
         }

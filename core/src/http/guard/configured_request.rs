@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::http::guard::settlement::Settlement;
 use crate::limiter::configured::request_decision::RequestDecision;
 use crate::limiter::reservation::Reservation;
 use polylimit_document::meter::Meters;
@@ -15,6 +16,8 @@ pub(super) struct ConfiguredRequest {
     pub(super) terms: ReservationTerms,
     pub(super) plan: Option<Arc<str>>,
     pub(super) decided: Option<RequestDecision>,
+    /// What a denial that the check has made of an admission gives back.
+    pub(super) owed: Vec<Settlement>,
     /// Whether the spent units are already refunded: a check may be finished again after that, and refunds them once.
     pub(super) is_given_back: bool,
     /// The reservations with the positions of their decisions, until the response is done.
@@ -35,10 +38,16 @@ impl ConfiguredRequest {
             terms,
             plan,
             decided: None,
+            owed: Vec::new(),
             is_given_back: false,
             reservations: Vec::new(),
             meters: None,
         }
+    }
+
+    /// Whether the configuration has denied the request.
+    pub(super) fn is_denied(&self) -> bool {
+        self.decided.as_ref().is_some_and(|decided| !decided.allowed)
     }
 
     /// The attributes of a request that is not decided yet.

@@ -130,6 +130,9 @@ impl GuardCheck {
 
 impl Drop for GuardCheck {
     fn drop(&mut self) {
+        if self.waiting.is_some() {
+            self.leave_line();
+        }
         if self.holds() {
             // Without units there is nothing to refuse.
             let _ = self.end_in_background(Spent::Reserved);

@@ -9,17 +9,22 @@ use polylimit_rules::decision::Decision;
 use polylimit_rules::error::Error;
 use polylimit_rules::request::Request;
 use polylimit_rules::reservation::list::ReservationTerms;
+use tokio::runtime::Handle;
 
 impl GuardCheck {
     /// Passes the call that has to be made next, and its limiter, to a function, which may be called again until
     /// [`answer_call`](Self::answer_call) has the answer. Returns its result; `None` when there is no call. Calls come
     ///
-    /// - before [`conclude`](Self::conclude): the decisions of the store, in one call;
+    /// - before [`conclude`](Self::conclude): the decisions of the store, in one call; if the request is
+    ///   [held](crate::http::guard::GuardBuilder::wait), a call that takes this time, and the decisions again;
     /// - after it, after [`finish`](Self::finish) and after [`end`](Self::end): refunds, commits and cancels; one that fails
     ///   leaves its units as they are.
     pub fn next_call<T>(&self, with: impl FnOnce(&Limiter, &Call<'_>) -> T) -> Option<T> {
         if let Some(settlement) = self.settlements.get(self.settled) {
             return Some(with(&settlement.limiter, &settlement.call()));
+        }
+        if let Some(call) = self.waiting_call() {
+            return Some(with(self.guard.limiter(), &call));
         }
         if let Some((attributes, terms)) = self.to_be_configured() {
             return Some(with(self.guard.limiter(), &Call::Decide(&attributes, terms)));
@@ -61,7 +66,12 @@ impl GuardCheck {
                 self.limits.lock().settled(settlement, left);
             }
             self.settled += 1;
-        } else if self.configured.is_some() {
+            return;
+        }
+        if self.waiting_call().is_some() {
+            return self.answer_waiting(answer);
+        }
+        if self.configured.is_some() {
             self.answer_configured(answer.and_then(|answer| match answer {
                 Answer::Request(decided) => Ok(decided),
                 _ => Err(no_decision()),
@@ -73,19 +83,29 @@ impl GuardCheck {
                 answer => self.answer_one(one(answer)),
             }
         }
+        self.has_to_wait();
     }
 
     /// Makes the [next calls](Self::next_call), and takes their answers. Returns whether there was one.
     pub async fn run(&mut self) -> bool {
+        let mut has_called = false;
         if let Some(request) = self.only_request().filter(|_| self.is_asking()) {
             let answer = self.guard.limiter().check(request).await;
             self.answer_one(answer);
-            return true;
+            if !self.has_to_wait() {
+                return true;
+            }
+            has_called = true;
         }
-        let mut has_called = false;
         loop {
             let answer = if let Some(settlement) = self.settlements.get(self.settled) {
                 settlement.limiter.raw().call(&settlement.call()).await
+            } else if let Some(call) = self.waiting_call() {
+                match Handle::try_current() {
+                    Ok(_) => self.guard.limiter().raw().call(&call).await,
+                    // Then it takes the timer of the limiter.
+                    Err(_) => self.guard.limiter().start(&call).await,
+                }
             } else if let Some((attributes, terms)) = self.to_be_configured() {
                 self.guard.limiter().raw().call(&Call::Decide(&attributes, terms)).await
             } else {
@@ -100,11 +120,14 @@ impl GuardCheck {
 
     /// Like [`run`](Self::run), but blocks this thread.
     pub fn run_blocking(&mut self) -> bool {
+        let mut has_called = false;
         if let Some(request) = self.only_request().filter(|_| self.is_asking()) {
             self.answer_one(self.guard.limiter().blocking().check(request));
-            return true;
+            if !self.has_to_wait() {
+                return true;
+            }
+            has_called = true;
         }
-        let mut has_called = false;
         while let Some(answer) = self.next_call(|limiter, call| limiter.blocking().raw().call(call)) {
             self.answer_call(answer);
             has_called = true;
@@ -121,13 +144,13 @@ impl GuardCheck {
         if let Some(request) = self.only_request() {
             if let Some(decision) = self.guard.limiter().raw().try_check(request) {
                 self.answer_one(Ok(decision));
-                return true;
+                return !self.has_to_wait();
             }
             let Some(answer) = self.guard.limiter().raw().try_call(&Call::Check(request)) else {
                 return false;
             };
             self.answer_one(one(answer));
-            return true;
+            return !self.has_to_wait();
         }
         while let Some(answer) = self.next_call(|limiter, call| limiter.raw().try_call(call)) {
             let Some(answer) = answer else { return false };
@@ -143,11 +166,15 @@ impl GuardCheck {
     /// As [`end`](Self::end).
     pub fn end_in_background<'a>(&mut self, spent: impl Into<Spent<'a>>) -> Result<(), Error> {
         let ended = self.end(spent);
+        self.settle_in_background();
+        ended
+    }
+
+    pub(super) fn settle_in_background(&mut self) {
         let settled = std::mem::take(&mut self.settled);
         for settlement in self.settlements.drain(..).skip(settled) {
             settlement.make_in_background();
         }
-        ended
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod cases;
 mod meters;
+mod waiting;
 
 use crate::document::{RequestAttributes, RouterPaths};
 use crate::http::guard::{

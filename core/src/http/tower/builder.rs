@@ -391,6 +391,19 @@ impl<B> RateLimitBuilder<B> {
         self
     }
 
+    /// Holds a request that would be denied for at most this long, up to 60 s, until it would be admitted; see [`GuardBuilder::wait`]. Zero,
+    /// the default, holds none. The limit of a client that leaves meanwhile is not charged, because its request's future is dropped.
+    pub fn wait(mut self, longest: Duration) -> Self {
+        self.guard = self.guard.wait(longest);
+        self
+    }
+
+    /// How many requests may be [held](Self::wait) at the same time: 1 to 1,000,000, and 100 by default. A further one is denied at once.
+    pub fn max_waiting(mut self, most: u32) -> Self {
+        self.guard = self.guard.max_waiting(most);
+        self
+    }
+
     /// Passes requests that satisfy this function to the service without a decision.
     pub fn skip(mut self, is_skipped: impl Fn(&Parts) -> bool + Send + Sync + 'static) -> Self {
         self.functions.skip = Some(Box::new(is_skipped));

@@ -1,8 +1,11 @@
-//! The cases of `tests/conformance/guard.json`, `guard_reservations.json` and `guard_meters.json` without a framework.
+//! The cases of `tests/conformance/guard.json`, `guard_reservations.json`, `guard_meters.json` and
+//! `guard_waiting.json` without a framework.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions, Permissions};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -26,7 +29,7 @@ struct Answer {
 
 #[test]
 fn all_cases_agree() {
-    for file in ["guard", "guard_reservations", "guard_meters"] {
+    for file in ["guard", "guard_reservations", "guard_meters", "guard_waiting"] {
         let path = format!("{}/../tests/conformance/{file}.json", env!("CARGO_MANIFEST_DIR"));
         let read: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         let cases = read["cases"].as_array().unwrap();
@@ -39,7 +42,8 @@ fn all_cases_agree() {
 
 fn run(case: &Value, asks_ahead: bool) {
     let name = case["name"].as_str().unwrap();
-    let stores = ["memory", "down", "broken"].map(|store| (store, limiter(case, store)));
+    let clock = ManualClock::new(1_789_948_800_000_000).unwrap();
+    let stores = ["memory", "down", "broken"].map(|store| (store, limiter(case, store, &clock)));
     let limiter_of = |guard: &Value| {
         let store =
             guard.get("store").or(case.get("store")).map_or("memory", |store| store.as_str().unwrap());
@@ -69,7 +73,8 @@ fn run(case: &Value, asks_ahead: bool) {
         } else if let Some(left) = request.get("leave") {
             open.remove(left.as_str().unwrap()).unwrap().end_in_background();
         } else {
-            let (answer, response) = respond(&built, guards, request, asks_ahead);
+            let (answer, response) =
+                elapsing(&clock, request, || respond(&built, guards, request, asks_ahead));
             check(&name, &request["expect"], &answer);
             match request.get("open") {
                 Some(as_name) => drop(open.insert(as_name.as_str().unwrap(), response)),
@@ -79,6 +84,23 @@ fn run(case: &Value, asks_ahead: bool) {
         check_left(request.get("then"), &name);
     }
     check_left(case.get("left"), name);
+}
+
+/// Does something while the time of a request passes: every 100 ms until it is done, so that a guard that holds the request does so first.
+fn elapsing<T>(clock: &ManualClock, request: &Value, act: impl FnOnce() -> T) -> T {
+    let Some(elapse_ms) = request.get("elapse_ms").and_then(Value::as_u64) else { return act() };
+    let (done, is_done) = channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while is_done.recv_timeout(Duration::from_millis(100)) == Err(RecvTimeoutError::Timeout) {
+                clock.advance(Duration::from_millis(elapse_ms)).unwrap();
+            }
+        });
+        let done = done;
+        let result = act();
+        drop(done);
+        result
+    })
 }
 
 /// A response whose last byte is not sent yet.
@@ -103,7 +125,7 @@ impl OpenResponse {
     }
 }
 
-fn limiter(case: &Value, store: &str) -> Limiter {
+fn limiter(case: &Value, store: &str, clock: &ManualClock) -> Limiter {
     let mut builder = Limiter::builder();
     let outage = case.get("outage").map(|outage| outage.as_str().unwrap().parse::<Outage>().unwrap());
     for (name, quotas) in case.get("policies").and_then(Value::as_object).into_iter().flatten() {
@@ -113,7 +135,7 @@ fn limiter(case: &Value, store: &str) -> Limiter {
         }
     }
     let builder = match store {
-        "memory" => builder.clock(ManualClock::new(1_789_948_800_000_000).unwrap()),
+        "memory" => builder.clock(clock.clone()),
         // Nothing listens on port 1.
         "down" => builder.store("redis://127.0.0.1:1?doctor_after=0"),
         _ => builder.store(&broken_store()),
@@ -164,6 +186,8 @@ fn guard_of(given: &Value, limiter: Limiter) -> Result<Guard, Error> {
                 builder.spent_by_each(meters.map(|meter| meter.map(str::to_owned)))
             }
             "spent" => builder.reserved(true),
+            "wait_ms" => builder.wait(Duration::from_millis(value.as_u64().unwrap())),
+            "max_waiting" => builder.max_waiting(u32::try_from(value.as_u64().unwrap()).unwrap()),
             "ttl_ms" => builder.ttl(Duration::from_millis(value.as_u64().unwrap())),
             "key" | "cost" | "count" | "skip" | "on_denied" | "on_outage" | "policies_of" | "store" => {
                 builder
