@@ -115,6 +115,7 @@ pub(crate) enum OwnedCall {
     End(Arc<SharedReservation>, Ending),
     Ready(Duration),
     Doctor,
+    Sleep(Duration),
 }
 
 impl OwnedCall {
@@ -154,6 +155,7 @@ impl OwnedCall {
             }
             Call::CheckTogether(requests) => Self::CheckTogether(copies(requests)),
             Call::ReserveTogether(requests, terms) => Self::ReserveTogether(copies(requests), *terms),
+            Call::Sleep(time) => Self::Sleep(*time),
             _ => return None,
         })
     }
@@ -197,6 +199,7 @@ impl OwnedCall {
             Self::End(reservation, ending) => reservation.end(*ending, use_call),
             Self::Ready(timeout) => use_call(&Call::Ready(*timeout)),
             Self::Doctor => use_call(&Call::Doctor),
+            Self::Sleep(time) => use_call(&Call::Sleep(*time)),
         }
     }
 
@@ -231,6 +234,8 @@ impl OwnedCall {
             Self::End(_, Ending::AsOptions) => c"AsyncReservation.__aexit__",
             Self::Ready(_) => c"AsyncLimiter.ready",
             Self::Doctor => c"AsyncAdmin.doctor",
+            // Only guards make it.
+            Self::Sleep(_) => c"StoreCall",
         }
     }
 

@@ -45,7 +45,7 @@ impl PyGuard {
     #[pyo3(signature = (
         limiter, policies, *, by_configuration, per_request, scope, per_route, key_parts, missing_key, cost, costs, methods, headers,
         status, message, dry_run, client_address, count, spent, spent_each, spent_by, spent_by_each, ttl, max_age,
-        separate_head, count_preflights, cors_origins
+        separate_head, count_preflights, cors_origins, wait, max_waiting
     ))]
     #[expect(clippy::too_many_arguments, reason = "each is an option of a limit")]
     fn new(
@@ -76,6 +76,8 @@ impl PyGuard {
         separate_head: &Bound<'_, PyAny>,
         count_preflights: &Bound<'_, PyAny>,
         cors_origins: &Bound<'_, PyAny>,
+        wait: Option<&Bound<'_, PyAny>>,
+        max_waiting: Option<&Bound<'_, PyAny>>,
     ) -> PyResult<Self> {
         let limiter = core_limiter(limiter)?;
         let cost_names = argument_names("cost", policies.as_deref());
@@ -92,11 +94,13 @@ impl PyGuard {
         let dry_run = read_bool("dry_run", dry_run)?;
         let separate_head = read_bool("separate_head", separate_head)?;
         let count_preflights = read_bool("count_preflights", count_preflights)?;
-        let written = [("ttl", ttl), ("max_age", max_age)];
+        let written = [("ttl", ttl), ("max_age", max_age), ("wait", wait)];
         let scope = scope.map(|scope| Utf8Text::read(scope, "scope")).transpose()?;
         let status = status.map(|status| read_integer("status", status)).transpose()?;
         let ttl = ttl.map(|ttl| read_duration("ttl", ttl)).transpose()?;
         let max_age = max_age.map(|max_age| read_duration("max_age", max_age)).transpose()?;
+        let wait = wait.map(|wait| read_duration("wait", wait)).transpose()?;
+        let max_waiting = max_waiting.map(|most| read_integer("max_waiting", most)).transpose()?;
         let guard = call_core_with(py, &written, || {
             let mut builder = Guard::builder(limiter)
                 .per_request(per_request)
@@ -125,6 +129,12 @@ impl PyGuard {
             }
             if let Some(max_age) = max_age {
                 builder = builder.max_age(max_age);
+            }
+            if let Some(wait) = wait {
+                builder = builder.wait(wait);
+            }
+            if let Some(most) = max_waiting {
+                builder = builder.max_waiting(most);
             }
             if let Some(policies) = &policies {
                 builder = builder.policies(policies.iter().map(PolicyArgument::as_str));

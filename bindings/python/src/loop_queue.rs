@@ -100,10 +100,11 @@ impl LoopQueue {
             pending.last += 1;
             (pending.last, pending.by_number.is_empty())
         };
-        // It waits in line, pauses between round trips, or reserves without a handle that would cancel what no task takes. One that is
+        // It waits in line or for a time, pauses between round trips, or reserves without a handle that would cancel what no task takes. One that is
         // deferred could not be cancelled.
         let is_long = match call {
             Call::Acquire(..)
+            | Call::Sleep(_)
             | Call::ReserveTogether(..)
             | Call::List(..)
             | Call::ScanTop(..)

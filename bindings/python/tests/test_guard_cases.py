@@ -1,8 +1,10 @@
-"""The cases of `guard.json`, `guard_reservations.json` and `guard_meters.json` through each framework."""
+"""The cases of `guard.json` and its neighbours in `tests/conformance` through each framework."""
 
 import asyncio
+import contextlib
 import json
 import os
+import threading
 from collections import defaultdict
 from datetime import timedelta
 from functools import partial
@@ -20,7 +22,7 @@ from polylimit import flask as of_flask
 from redis_server import until
 
 FOLDER = Path(__file__).parents[3] / "tests" / "conformance"
-FILES = [FOLDER / name for name in ("guard.json", "guard_reservations.json", "guard_meters.json")]
+FILES = [FOLDER / f"guard{name}.json" for name in ("", "_reservations", "_meters", "_waiting")]
 CASES = [case for file in FILES for case in json.loads(file.read_text(encoding="utf-8"))["cases"]]
 
 
@@ -44,6 +46,7 @@ class Stores:
     def __init__(self, case, limiter_class):
         self._case = case
         self._class = limiter_class
+        self.clock = ManualClock(now=1_789_948_800)
         self._made = {}
 
     def __getitem__(self, name):
@@ -54,7 +57,7 @@ class Stores:
     def _make(self, name):
         policies = self._case.get("policies", {})
         if name == "memory":
-            return self._class(policies=policies, clock=ManualClock(now=1_789_948_800))
+            return self._class(policies=policies, clock=self.clock)
         if name == "down":
             # Nothing listens on port 1.
             outage = dict.fromkeys(policies, self._case["outage"])
@@ -79,7 +82,7 @@ def options_of(case, given, stores, service):
     options = {
         "limiter": stores[given.get("store", case.get("store", "memory"))],
         **policy_option(given, service.header),
-        **reserving_options(given, service.response_header),
+        **timed_options(given, service.response_header),
     }
 
     def of_header(read, convert=str):
@@ -102,12 +105,12 @@ def options_of(case, given, stores, service):
         elif name == "on_outage":
             verdict = {"admit": True, "deny": False, "leave": None}[value]
             options[name] = lambda _request, _outage, verdict=verdict: verdict
-        elif name not in ("policy", "policies_of", "store", "costs", "spent", "ttl_ms"):
+        elif name not in ("policy", "policies_of", "store", "costs", "spent", "ttl_ms", "wait_ms"):
             options[name] = value
     return options
 
 
-def reserving_options(given, response_header):
+def timed_options(given, response_header):
     options = {}
     if isinstance(given.get("spent"), str):
         options["spent"] = given["spent"]
@@ -124,6 +127,8 @@ def reserving_options(given, response_header):
         options["cost"] = dict(zip(given["policy"], given["costs"], strict=True))
     if "ttl_ms" in given:
         options["ttl"] = timedelta(milliseconds=given["ttl_ms"])
+    if "wait_ms" in given:
+        options["wait"] = given["wait_ms"] / 1000
     return options
 
 
@@ -135,7 +140,7 @@ class Service:
     def __init__(self, case):
         self.handled = False
         stores = Stores(case, self.limiter_class)
-        self.memory = stores["memory"]
+        self.memory, self.clock = stores["memory"], stores.clock
         guards = [options_of(case, given, stores, self) for given in case["guards"]]
         self.make(guards)
 
@@ -784,6 +789,26 @@ def run_requests(case, service):
         assert service.peek(left["key"], left["policy"]).remaining == left["remaining"], left
 
 
+@contextlib.contextmanager
+def elapsing(clock, elapse_ms):
+    """Lets time pass every 100 ms until a request is done, so that a guard that holds the request does so first."""
+    done = threading.Event()
+
+    def run():
+        while not done.wait(0.1):
+            clock.advance(elapse_ms / 1000)
+
+    thread = threading.Thread(target=run) if elapse_ms else None
+    if thread is not None:
+        thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        if thread is not None:
+            thread.join()
+
+
 def run_request(request, service, opened):
     headers = dict(request.get("headers", {}))
     headers |= {f"x-{name}": str(request[name]) for name in ("respond", "fail", "spent", "open") if name in request}
@@ -797,7 +822,8 @@ def run_request(request, service, opened):
         status, fields, opened[request["open"]] = service.open(method, headers)
         body = ""
     else:
-        status, fields, body = service.send(method, headers)
+        with elapsing(service.clock, request.get("elapse_ms")):
+            status, fields, body = service.send(method, headers)
     check(request["expect"], status, {name.lower(): value for name, value in fields.items()}, body, service)
 
 

@@ -72,6 +72,8 @@ class CallOptions(TypedDict, total=False):
     on_outage: Callable[[Call, Outage], Any] | None
     ttl: float | timedelta | None
     max_age: float | timedelta | None
+    wait: float | timedelta | None
+    max_waiting: int | None
     message: str | None
     dry_run: bool
     headers: str

@@ -2924,6 +2924,8 @@ class CoreGuard:
         separate_head: bool,
         count_preflights: bool,
         cors_origins: Sequence[str],
+        wait: float | timedelta | None,
+        max_waiting: int | None,
     ) -> Self: ...
     def applies_to(self, method: str, requested_method: str | None = None) -> bool:
         """Whether a request with this method is limited. ``requested_method`` is the header ``access-control-request-method`` of a

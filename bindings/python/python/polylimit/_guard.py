@@ -72,6 +72,13 @@ class Options(TypedDict, total=False):
     ttl: float | timedelta | None
     #: How long the reservation of one request is renewed; the default is one hour.
     max_age: float | timedelta | None
+    #: How long a request that would be denied may be held, in seconds or as a ``timedelta``, up to 60 s: until it would
+    #: be admitted, if that is in time, and then it is decided again. The default, 0, holds none. In a framework that is
+    #: not asynchronous the request's thread waits. A leaky bucket holds a request until its turn.
+    wait: float | timedelta | None
+    #: How many requests may be held at the same time, 1 to 1,000,000; a further one is denied at once. The default
+    #: is 100.
+    max_waiting: int | None
     #: A function of the request: requests for which it is true are not limited.
     skip: Callable[[Any], Any] | None
     #: The methods that are limited, such as ``["POST"]``; by default all. ``GET`` includes ``HEAD``, which runs the
@@ -149,6 +156,8 @@ class Guard:
         spent: Spent = None,
         ttl: float | timedelta | None = None,
         max_age: float | timedelta | None = None,
+        wait: float | timedelta | None = None,
+        max_waiting: int | None = None,
         skip: Callable[[Any], Any] | None = None,
         methods: Sequence[str] | str = (),
         separate_head: bool = False,
@@ -247,6 +256,8 @@ class Guard:
             separate_head=separate_head,
             count_preflights=count_preflights,
             cors_origins=[cors_origins] if isinstance(cors_origins, str) else cors_origins,
+            wait=wait,
+            max_waiting=max_waiting,
         )
         self.key_parts = self.core.key_parts
         #: The status of a request over its limit.
