@@ -293,8 +293,8 @@ impl GuardHandle {
             None => facts,
         };
         let mut check = guard.start(&limits_of(earlier.as_ref()), &facts).map_err(to_js_error)?;
-        if self.is_immediate {
-            check.run_blocking();
+        // A request that is held waits like one for a store that takes its time.
+        if self.is_immediate && check.try_run() {
             self.exchange.arrays.set_ticket(0);
             return self.advance(ActiveCheck::new(check, earlier));
         }

@@ -5,7 +5,7 @@ use polylimit::http::guard::{Guard, KeyPart};
 use polylimit::http::headers::HeaderSettings;
 
 use crate::error::{Result, to_js_error};
-use crate::number::{ANY, TTL, cost, duration, whole};
+use crate::number::{ANY, TTL, WAIT, cost, duration, whole};
 
 /// The options of a guard, as in the core. Those that are absent have the core's defaults.
 #[napi(object, object_to_js = false)]
@@ -40,6 +40,8 @@ pub struct GuardSettings {
     pub spent_by_each: Vec<Option<String>>,
     pub ttl_ms: Option<f64>,
     pub max_age_ms: Option<f64>,
+    pub wait_ms: Option<f64>,
+    pub max_waiting: Option<f64>,
     /// Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`].
     pub hears_outages: bool,
 }
@@ -68,6 +70,13 @@ pub(crate) fn build(limiter: polylimit::Limiter, settings: GuardSettings) -> Res
     }
     if let Some(max_age_ms) = settings.max_age_ms {
         builder = builder.max_age(duration("maxAgeMs", max_age_ms, &ANY)?);
+    }
+    if let Some(wait_ms) = settings.wait_ms {
+        builder = builder.wait(duration("waitMs", wait_ms, &WAIT)?);
+    }
+    if let Some(most) = settings.max_waiting {
+        let most = whole("maxWaiting", most, "1 to 1000000")?;
+        builder = builder.max_waiting(u32::try_from(most).unwrap_or(u32::MAX));
     }
     if let Some(policies) = settings.policies {
         builder = builder.policies(policies);

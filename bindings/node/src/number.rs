@@ -91,6 +91,9 @@ pub(crate) const TIMEOUT: Span = Span {
 /// Any other time.
 pub(crate) const ANY: Span =
     Span { least: Duration::ZERO, most: Duration::MAX, has_zero: true, allowed: "0 ms or more" };
+/// How long a guard may hold a request.
+pub(crate) const WAIT: Span =
+    Span { least: Duration::ZERO, most: Duration::from_mins(1), has_zero: true, allowed: "0 ms to 60000 ms" };
 /// The times of a backoff.
 pub(crate) const BASE: Span = Span { least: LEAST, most: DAY, has_zero: false, allowed: "1 ms to capMs" };
 pub(crate) const CAP: Span = Span { least: LEAST, most: DAY, has_zero: false, allowed: "baseMs to a day" };

@@ -1,4 +1,5 @@
-// The cases of tests/conformance/guard.json, guard_reservations.json and guard_meters.json through each framework, with its real server.
+// The cases of guard.json, guard_reservations.json, guard_meters.json and guard_waiting.json in tests/conformance through each framework, with
+// its real server.
 "use strict";
 
 const assert = require("node:assert/strict");
@@ -25,7 +26,7 @@ const { open, request } = require("./support/request.cjs");
 const { until } = require("./support/until.cjs");
 const { versionsOf } = require("./support/versions.cjs");
 
-const FILES = ["guard.json", "guard_reservations.json", "guard_meters.json"].map((name) => {
+const FILES = ["guard.json", "guard_reservations.json", "guard_meters.json", "guard_waiting.json"].map((name) => {
   const { cases } = JSON.parse(readFileSync(join(__dirname, "../../../tests/conformance", name), "utf8"));
   return { name, cases };
 });
@@ -215,6 +216,8 @@ function optionsOf(given, limiter, { header, sent, status, respond }) {
         return text === null || text === undefined ? undefined : Number(text);
       };
     } else if (name === "ttl_ms") options.ttlMs = value;
+    else if (name === "wait_ms") options.waitMs = value;
+    else if (name === "max_waiting") options.maxWaiting = value;
     else if (name === "dry_run") options.dryRun = value;
     else if (name === "separate_head") options.separateHead = value;
     else if (name === "cors_origins") options.corsOrigins = value;
@@ -272,7 +275,10 @@ async function run({ name, policies = {}, store, outage, guards, requests = [], 
   };
   const send = async (port) => {
     const options = { headers: current.headers, method: current.method };
-    if (current.open === undefined) return request(port, "/", options);
+    const { elapse_ms: elapseMs } = current;
+    // Time passes while the request is under way, so that a guard that holds it does so first.
+    const timer = elapseMs && setInterval(() => clock.advanceMs(elapseMs), 100);
+    if (current.open === undefined) return request(port, "/", options).finally(() => clearInterval(timer));
     clients[current.open] = await open(port, "/", options);
     return clients[current.open].answer;
   };

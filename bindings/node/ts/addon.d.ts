@@ -439,6 +439,8 @@ export interface GuardSettings {
   spentByEach: Array<string | undefined | null>
   ttlMs?: number
   maxAgeMs?: number
+  waitMs?: number
+  maxWaiting?: number
   /** Whether the program has an `onOutage`, for which the guard stops at [`GuardStep::Outage`]. */
   hearsOutages: boolean
 }

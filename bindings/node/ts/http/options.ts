@@ -132,6 +132,13 @@ export interface RateLimitOptions<Context extends unknown[], Finished extends un
   /** How long the reservation of one request is renewed, in milliseconds; 1 h by default, and 0 never renews it. */
   readonly maxAgeMs?: number;
   /**
+   * How long a request that would be denied may be held, in milliseconds, up to 60,000: until it would be admitted, if that is in time, and
+   * then it is decided again. 0, the default, holds none. A leaky bucket holds a request until its turn.
+   */
+  readonly waitMs?: number;
+  /** How many requests may be held at the same time, 1 to 1,000,000; 100 by default. A further one is denied at once. */
+  readonly maxWaiting?: number;
+  /**
    * What the program knows of a request, for the rules of the limiter's configuration: an object by names of lower-case letters, digits
    * and `_`. The framework's user is its `user`, and the pattern that the router has matched its `route`, unless the function returns
    * others. Only where the configuration decides, because the limiter has one and no `policy` is given.
@@ -187,6 +194,8 @@ export const OPTION_NAMES: readonly string[] = [
   "spent",
   "ttlMs",
   "maxAgeMs",
+  "waitMs",
+  "maxWaiting",
   "attributes",
   "skip",
   "methods",
@@ -221,7 +230,7 @@ export function checkOptions<O extends object>(options: O, more: readonly string
 export function guardSettings<C extends unknown[], F extends unknown[], D>(
   options: RateLimitOptions<C, F, D>,
 ): GuardSettings {
-  const { key, cost, methods, corsOrigins, status, spent, ttlMs, maxAgeMs } = options;
+  const { key, cost, methods, corsOrigins, status, spent, ttlMs, maxAgeMs, waitMs, maxWaiting } = options;
   const charges = chargesOf(options);
   const own = (name: keyof typeof options, allowed: string) => {
     const value = options[name];
@@ -261,6 +270,8 @@ export function guardSettings<C extends unknown[], F extends unknown[], D>(
     spends: spent !== undefined,
     ttlMs: ttlMs === undefined ? undefined : number("ttlMs", ttlMs, "a number of milliseconds"),
     maxAgeMs: maxAgeMs === undefined ? undefined : number("maxAgeMs", maxAgeMs, "a number of milliseconds"),
+    waitMs: waitMs === undefined ? undefined : number("waitMs", waitMs, "a number of milliseconds"),
+    maxWaiting: maxWaiting === undefined ? undefined : number("maxWaiting", maxWaiting, "1 to 1000000"),
     hearsOutages: options.onOutage !== undefined,
   };
 }
