@@ -1739,6 +1739,10 @@ extern int pthread_setcancelstate(int state, int *before);
  * - `by_configuration` ("true", "false"): the rules of the limiter's configuration say which policies, keys and costs a request has, by
  *   the `attributes` of its facts. Policies, key, cost and scope are not given then.
  * - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
+ * - `wait_us`: how long a request that would be denied may be held, 0 to 60000000; 0 by default, which holds none. It is held until it
+ *   would be admitted, if that is in time, and is decided again: polylimit_guard_check_run blocks this long, or
+ *   polylimit_guard_check_submit returns POLYLIMIT_PENDING. A leaky bucket holds a request until its turn.
+ * - `max_waiting`: how many requests may be held at the same time, 1 to 1000000; 100 by default. A further one is denied at once.
  *
  * Freed by polylimit_guard_free.
  */

@@ -60,6 +60,10 @@ pub struct polylimit_guard {
 /// - `by_configuration` ("true", "false"): the rules of the limiter's configuration say which policies, keys and costs a request has, by
 ///   the `attributes` of its facts. Policies, key, cost and scope are not given then.
 /// - `ttl_us` and `max_age_us`: as in polylimit_reservation_options, for the reservations of requests.
+/// - `wait_us`: how long a request that would be denied may be held, 0 to 60000000; 0 by default, which holds none. It is held until it
+///   would be admitted, if that is in time, and is decided again: polylimit_guard_check_run blocks this long, or
+///   polylimit_guard_check_submit returns POLYLIMIT_PENDING. A leaky bucket holds a request until its turn.
+/// - `max_waiting`: how many requests may be held at the same time, 1 to 1000000; 100 by default. A further one is denied at once.
 ///
 /// Freed by polylimit_guard_free.
 #[unsafe(no_mangle)]
@@ -198,11 +202,14 @@ fn set(builder: GuardBuilder, name: &str, value: &str) -> Result<GuardBuilder, F
         "by_configuration" => builder,
         "ttl_us" => builder.ttl(microseconds(name, value)?),
         "max_age_us" => builder.max_age(microseconds(name, value)?),
+        "wait_us" => builder.wait(microseconds(name, value)?),
+        "max_waiting" => builder.max_waiting(parsed(name, value, "1 to 1000000")?),
         _ => {
             return Err(Failure::invalid(format!(
                 "option {} is not known: allowed are policy, per_request, scope, per_route, key_part, missing_key, cost, \
                  cost.<policy>, method, separate_head, count_preflights, cors_origin, headers, status, \
-                 message, dry_run, reserved, reserved.<policy>, spent, spent.<policy>, by_configuration, ttl_us, max_age_us",
+                 message, dry_run, reserved, reserved.<policy>, spent, spent.<policy>, by_configuration, ttl_us, max_age_us, \
+                 wait_us, max_waiting",
                 name.escape_debug()
             )));
         }

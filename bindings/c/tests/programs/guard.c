@@ -694,6 +694,54 @@ static void bad_input_is_refused(void) {
     polylimit_guard_free(guard);
 }
 
+static void request_is_held_until_its_units_return(void) {
+    polylimit_limiter *limiter = limited("1/minute leaky_bucket burst=10");
+    polylimit_option options[] = {{"wait_us", "60000000"}, {"max_waiting", "1"}};
+    polylimit_guard *guard = guard_of(limiter, options, 2);
+    polylimit_request_facts facts = keyed("k");
+    polylimit_guard_check *first = started(guard, NULL, &facts), *held = NULL;
+    CHECK(concluded(first, POLYLIMIT_OUTAGE_LEAVE) == 1 && left(limiter, "k") == 9);
+    OK(polylimit_guard_check_new(guard, NULL, &facts, &held, MESSAGE));
+    uint32_t stopped = 1, admitted = 2;
+    IS(POLYLIMIT_PENDING, polylimit_guard_check_run(held, &stopped, MESSAGE));
+    IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_check_conclude(held, 0, &admitted, MESSAGE));
+    /* The only place to wait is taken. */
+    polylimit_guard_check *further = started(guard, NULL, &facts);
+    CHECK(concluded(further, POLYLIMIT_OUTAGE_LEAVE) == 0 && left(limiter, "k") == 8);
+    /* A request that is not waited for any more is denied, and has spent nothing. */
+    polylimit_guard_check_give_up(held);
+    CHECK(polylimit_guard_check_outage(held, NULL, NULL, 0) == 0);
+    CHECK(concluded(held, POLYLIMIT_OUTAGE_LEAVE) == 0 && left(limiter, "k") == 9);
+    polylimit_guard_check_free(held);
+
+    polylimit_completions *completions = NULL;
+    OK(polylimit_completions_open(&completions, MESSAGE));
+    OK(polylimit_guard_check_new(guard, NULL, &facts, &held, MESSAGE));
+    IS(POLYLIMIT_PENDING, polylimit_guard_check_submit(held, completions, 7, MESSAGE));
+    OK(polylimit_clock_advance(clock_of_tests, 60000000, MESSAGE));
+    struct pollfd readable = {.fd = polylimit_completions_fd(completions), .events = POLLIN};
+    polylimit_result result;
+    size_t count = 0;
+    while (count == 0) {
+        CHECK(poll(&readable, 1, 60000) == 1);
+        OK(polylimit_completions_drain(completions, &result, sizeof result, 1, &count, MESSAGE));
+    }
+    CHECK(result.tag == 7 && result.status == POLYLIMIT_OK);
+    OK(polylimit_guard_check_submit(held, completions, 7, MESSAGE));
+    CHECK(concluded(held, POLYLIMIT_OUTAGE_LEAVE) == 1);
+    polylimit_completions_free(completions);
+    polylimit_guard_check_free(held);
+    polylimit_guard_check_free(further);
+    polylimit_guard_check_free(first);
+    polylimit_guard_free(guard);
+
+    polylimit_option wrong[][1] = {{{"wait_us", "60000001"}}, {{"wait_us", "200ms"}}, {{"max_waiting", "0"}}, {{"max_waiting", "-1"}}};
+    for (size_t at = 0; at < sizeof wrong / sizeof *wrong; at++) {
+        IS(POLYLIMIT_INVALID_ARGUMENT, polylimit_guard_new(limiter, wrong[at], 1, &guard, MESSAGE));
+    }
+    freed(limiter);
+}
+
 int main(void) {
     static const struct test tests[] = {
         {"request is denied when nothing is left", request_is_denied_when_nothing_is_left},
@@ -711,6 +759,7 @@ int main(void) {
         {"response reports what was spent", response_reports_what_was_spent},
         {"costs that cannot be meant are refused", costs_that_cannot_be_meant_are_refused},
         {"request holds its reservations until it ends", request_holds_its_reservations_until_it_ends},
+        {"request is held until its units return", request_is_held_until_its_units_return},
         {"bad input is refused", bad_input_is_refused},
     };
     RUN(tests);
