@@ -78,6 +78,12 @@ type GuardOptions struct {
 	// TTL and MaxAge are as in ReserveTTL and ReserveMaxAge, for the reservations of requests; 0 is the default, and a negative MaxAge
 	// never renews.
 	TTL, MaxAge time.Duration
+	// Wait is how long Check may hold a request that would be denied, up to a minute: until it would be admitted, if that is in time, and
+	// then it is decided again. 0 holds none. A leaky bucket holds a request until its turn. When its context is cancelled, the request is
+	// not decided any more and has spent nothing; at the context's deadline it is denied.
+	Wait time.Duration
+	// MaxWaiting is how many requests may be held at the same time, 1 to 1,000,000; 0 is the default, 100. A further one is denied at once.
+	MaxWaiting int
 }
 
 // Guard is what a limit does with an HTTP request, without a web framework. Any goroutine may use it at any time.
@@ -147,6 +153,9 @@ func (l *Limiter) NewGuard(options GuardOptions, rules AddressRules) (*Guard, er
 		return nil, invalid("policy is an empty list: allowed is a policy's name or quotas, or a list of at least one of them")
 	}
 	if err := checkDuration("TTL", options.TTL); err != nil {
+		return nil, err
+	}
+	if err := checkDuration("Wait", options.Wait); err != nil {
 		return nil, err
 	}
 	addresses, err := rules.Keys()
@@ -225,6 +234,12 @@ func (o *GuardOptions) settings() []Option {
 	}
 	if o.MaxAge != 0 {
 		add("max_age_us", strconv.FormatUint(microseconds(o.MaxAge), 10))
+	}
+	if o.Wait != 0 {
+		add("wait_us", strconv.FormatUint(microseconds(o.Wait), 10))
+	}
+	if o.MaxWaiting != 0 {
+		add("max_waiting", strconv.Itoa(o.MaxWaiting))
 	}
 	return settings
 }

@@ -79,6 +79,11 @@ type Options[R, D any] struct {
 	// this process died. MaxAge is how long it is renewed; a negative one never renews it. 0 is
 	// the default, 30 s and an hour.
 	TTL, MaxAge time.Duration
+	// Wait is how long a request that would be denied may be held, up to a minute: until it would be admitted, if that is in time, and then
+	// it is decided again. 0 holds none. A leaky bucket holds a request until its turn. A client that leaves meanwhile has spent nothing.
+	Wait time.Duration
+	// MaxWaiting is how many requests may be held at the same time, 1 to 1,000,000; 0 is the default, 100. A further one is denied at once.
+	MaxWaiting int
 	// Skip returns whether a request proceeds without a decision; nil skips none.
 	Skip func(R) bool
 	// Methods are the only methods that are limited, such as "POST", in any case; nil limits all. GET has HEAD, too.
@@ -175,6 +180,7 @@ func (o *Options[R, D]) guard() (*polylimit.Guard, error) {
 		MissingKey: o.MissingKey, Cost: o.FixedCost, Costs: costs, ReservedPolicies: reserved, Methods: o.Methods, SeparateHead: o.SeparateHead,
 		CountPreflights: o.CountPreflights, CORSOrigins: o.CORSOrigins, Headers: o.Headers, Status: o.Status,
 		Message: o.Message, DryRun: o.DryRun, Reserved: o.Spent != nil, SpentBy: o.SpentBy, SpentByEach: meters, TTL: o.TTL, MaxAge: o.MaxAge,
+		Wait: o.Wait, MaxWaiting: o.MaxWaiting,
 	}, o.Address)
 }
 

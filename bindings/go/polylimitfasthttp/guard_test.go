@@ -55,7 +55,9 @@ type guardRequest struct {
 	// The name of a response that stays open, of one that is sent to its end, and of one whose client closes the connection.
 	Open, Close, Leave string
 	Then               []guardLeft
-	Expect             struct {
+	// The time that passes every 100 ms while the request is under way.
+	ElapseMs int64 `json:"elapse_ms"`
+	Expect   struct {
 		Status  int
 		Handled *bool
 		Fields  map[string]*string
@@ -69,6 +71,8 @@ func TestGuardCases(t *testing.T) { runGuardCases(t, "guard.json") }
 func TestGuardCasesOfReservations(t *testing.T) { runGuardCases(t, "guard_reservations.json") }
 
 func TestGuardCasesOfMeters(t *testing.T) { runGuardCases(t, "guard_meters.json") }
+
+func TestGuardCasesOfWaiting(t *testing.T) { runGuardCases(t, "guard_waiting.json") }
 
 func runGuardCases(t *testing.T, name string) {
 	text, err := os.ReadFile("../../../tests/conformance/" + name)
@@ -92,9 +96,13 @@ func runGuardCases(t *testing.T, name string) {
 }
 
 func (c guardCase) run(t *testing.T) {
+	clock, err := polylimit.NewManualClock(time.Unix(1789948800, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
 	limiters := map[string]*polylimit.Limiter{}
 	for _, store := range []string{"memory", "down", "broken"} {
-		limiters[store] = c.limiter(t, store)
+		limiters[store] = c.limiter(t, store, clock)
 	}
 	handled := false
 	closing := map[string]chan struct{}{}
@@ -172,6 +180,7 @@ func (c guardCase) run(t *testing.T) {
 			close(closing[request.Leave])
 		default:
 			handled = false
+			stop := request.elapse(t, clock)
 			answer := request.send(t, "http://"+listener.Addr().String())
 			opened := response{answer.StatusCode, answer.Header, ""}
 			if request.Open == "" {
@@ -179,6 +188,7 @@ func (c guardCase) run(t *testing.T) {
 			} else {
 				open[request.Open] = answer
 			}
+			stop()
 			request.compare(t, fmt.Sprintf("request %d", at), opened, handled)
 		}
 		for _, left := range request.Then {
@@ -187,6 +197,28 @@ func (c guardCase) run(t *testing.T) {
 	}
 	for _, left := range c.Left {
 		left.await(t, "at the end", limiters["memory"])
+	}
+}
+
+// elapse lets time pass until the returned function is called, so that a guard that holds the request does so first.
+func (r *guardRequest) elapse(t *testing.T, clock *polylimit.ManualClock) func() {
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for r.ElapseMs > 0 {
+			select {
+			case <-stopped:
+				return
+			case <-time.After(100 * time.Millisecond):
+				if err := clock.Advance(time.Duration(r.ElapseMs) * time.Millisecond); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	return func() {
+		close(stopped)
+		<-ended
 	}
 }
 
@@ -240,7 +272,7 @@ func recovering(handler fasthttp.RequestHandler) fasthttp.RequestHandler {
 	}
 }
 
-func (c guardCase) limiter(t *testing.T, store string) *polylimit.Limiter {
+func (c guardCase) limiter(t *testing.T, store string, clock *polylimit.ManualClock) *polylimit.Limiter {
 	t.Helper()
 	var options []polylimit.Option
 	for name, quotas := range c.Policies {
@@ -252,10 +284,6 @@ func (c guardCase) limiter(t *testing.T, store string) *polylimit.Limiter {
 	var url string
 	switch store {
 	case "memory":
-		clock, err := polylimit.NewManualClock(time.Unix(1789948800, 0))
-		if err != nil {
-			t.Fatal(err)
-		}
 		url, options = "memory:", append(options, polylimit.WithClock(clock))
 	case "down":
 		// Nothing listens on port 1.
@@ -324,6 +352,12 @@ func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[s
 			}
 		case "missing_key":
 			read(&options.MissingKey)
+		case "wait_ms":
+			var waitMs int64
+			read(&waitMs)
+			options.Wait = time.Duration(waitMs) * time.Millisecond
+		case "max_waiting":
+			read(&options.MaxWaiting)
 		case "cost":
 			if json.Unmarshal(value, &options.FixedCost) == nil {
 				if cost := options.FixedCost; cost == 0 {

@@ -50,7 +50,9 @@ type guardRequest struct {
 	Spent              *uint64
 	Open, Close, Leave string
 	Then               []guardLeft
-	Expect             struct {
+	// The time that passes every 100 ms while the call is under way.
+	ElapseMs int64 `json:"elapse_ms"`
+	Expect   struct {
 		Status  int
 		Handled *bool
 		Fields  map[string]*string
@@ -71,6 +73,8 @@ var codesOfCases = map[int]codes.Code{
 func TestGuardCases(t *testing.T) { runGuardCases(t, "guard.json", 65) }
 
 func TestGuardCasesOfReservations(t *testing.T) { runGuardCases(t, "guard_reservations.json", 29) }
+
+func TestGuardCasesOfWaiting(t *testing.T) { runGuardCases(t, "guard_waiting.json", 12) }
 
 func runGuardCases(t *testing.T, name string, least int) {
 	text, err := os.ReadFile("../../../tests/conformance/" + name)
@@ -107,9 +111,13 @@ func (c guardCase) isOfGRPC() bool {
 }
 
 func (c guardCase) run(t *testing.T) {
+	clock, err := polylimit.NewManualClock(time.Unix(1789948800, 0))
+	if err != nil {
+		t.Fatal(err)
+	}
 	limiters := map[string]*polylimit.Limiter{}
 	for _, store := range []string{"memory", "down", "broken"} {
-		limiters[store] = c.limiter(t, store)
+		limiters[store] = c.limiter(t, store, clock)
 	}
 	var limits []*polylimitgrpc.Limit
 	for _, given := range c.Guards {
@@ -152,7 +160,9 @@ func (c guardCase) run(t *testing.T) {
 		case request.Leave != "":
 			streams[request.Leave].leave()
 		default:
+			stop := request.elapse(t, clock)
 			request.send(t, fmt.Sprintf("request %d", at), server, streams)
+			stop()
 		}
 		for _, left := range request.Then {
 			left.await(t, fmt.Sprintf("step %d", at), limiters["memory"])
@@ -160,6 +170,28 @@ func (c guardCase) run(t *testing.T) {
 	}
 	for _, left := range c.Left {
 		left.await(t, "at the end", limiters["memory"])
+	}
+}
+
+// elapse lets time pass until the returned function is called, so that a guard that holds the call does so first.
+func (r *guardRequest) elapse(t *testing.T, clock *polylimit.ManualClock) func() {
+	stopped, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		for r.ElapseMs > 0 {
+			select {
+			case <-stopped:
+				return
+			case <-time.After(100 * time.Millisecond):
+				if err := clock.Advance(time.Duration(r.ElapseMs) * time.Millisecond); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	return func() {
+		close(stopped)
+		<-ended
 	}
 }
 
@@ -183,7 +215,7 @@ type openStream struct {
 	leave context.CancelFunc
 }
 
-func (c guardCase) limiter(t *testing.T, store string) *polylimit.Limiter {
+func (c guardCase) limiter(t *testing.T, store string, clock *polylimit.ManualClock) *polylimit.Limiter {
 	t.Helper()
 	var options []polylimit.Option
 	for name, quotas := range c.Policies {
@@ -194,7 +226,7 @@ func (c guardCase) limiter(t *testing.T, store string) *polylimit.Limiter {
 	}
 	switch store {
 	case "memory":
-		return open(t, options...)
+		return opened(t, "memory:", append(options, polylimit.WithClock(clock))...)
 	case "down":
 		return opened(t, "redis://127.0.0.1:1?doctor_after=0", options...)
 	}
@@ -249,6 +281,12 @@ func guardOptions(t *testing.T, given map[string]json.RawMessage, limiters map[s
 			}
 		case "missing_key":
 			read(&options.MissingKey)
+		case "wait_ms":
+			var waitMs int64
+			read(&waitMs)
+			options.Wait = time.Duration(waitMs) * time.Millisecond
+		case "max_waiting":
+			read(&options.MaxWaiting)
 		case "cost":
 			if json.Unmarshal(value, &options.FixedCost) == nil {
 				if cost := options.FixedCost; cost == 0 {
