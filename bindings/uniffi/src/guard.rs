@@ -106,6 +106,13 @@ pub struct GuardOptions {
     /// How long reservations are renewed; one hour by default.
     #[uniffi(default)]
     pub max_age: Option<Span>,
+    /// How long a request that would be denied may be held, up to 60 s: until it would be admitted, if that is in time, and then it is decided
+    /// again; by default requests are not held. A leaky bucket holds a request until its turn.
+    #[uniffi(default)]
+    pub wait: Option<Span>,
+    /// How many requests may be held at the same time, 1 to 1,000,000; 100 by default. A further one is denied at once.
+    #[uniffi(default)]
+    pub max_waiting: Option<i32>,
 }
 
 /// What is known about a request.
@@ -237,6 +244,13 @@ impl Guard {
         }
         if let Some(max_age) = options.max_age {
             builder = builder.max_age(max_age.duration("max_age")?);
+        }
+        if let Some(wait) = options.wait {
+            builder = builder.wait(wait.duration("wait")?);
+        }
+        if let Some(most) = options.max_waiting {
+            // A negative number is refused like 0.
+            builder = builder.max_waiting(u32::try_from(most).unwrap_or(0));
         }
         for part in &options.key_parts {
             builder = builder.key_part(part.parse()?);

@@ -78,6 +78,15 @@ public class GuardOptionsBuilder internal constructor() {
     /** How long reservations are renewed: one hour by default; zero never renews them. */
     public fun maxAge(maxAge: Duration): GuardOptionsBuilder = change { copy(maxAge = maxAge) }
 
+    /**
+     * How long a request that would be denied may be held, up to 60 s: until it would be admitted, if that is in time, and then it is decided
+     * again. By default requests are not held. A leaky bucket holds a request until its turn.
+     */
+    public fun wait(wait: Duration): GuardOptionsBuilder = change { copy(wait = wait) }
+
+    /** How many requests may be held at the same time, 1 to 1,000,000; 100 by default. A further one is denied at once. */
+    public fun maxWaiting(maxWaiting: Int): GuardOptionsBuilder = change { copy(maxWaiting = maxWaiting) }
+
     /** Limits only requests of these methods, in any case; by default those of all. `GET` covers `HEAD`. */
     public fun methods(vararg methods: String): GuardOptionsBuilder = change { copy(methods = methods.toList()) }
 

@@ -20,9 +20,15 @@ import java.nio.file.Path
 import java.nio.file.attribute.PosixFilePermissions
 import java.time.Duration
 import java.util.concurrent.ConcurrentHashMap
+import java.util.concurrent.CountDownLatch
+import java.util.concurrent.TimeUnit
 import java.util.concurrent.atomic.AtomicBoolean
+import kotlin.concurrent.thread
 
-/** The cases of `guard.json`, `guard_reservations.json` and `guard_meters.json` in `tests/conformance`, through the limits of a framework. */
+/**
+ * The cases of `guard.json`, `guard_reservations.json`, `guard_meters.json` and `guard_waiting.json` in `tests/conformance`, through the limits of
+ * a framework.
+ */
 abstract class GuardCases<Q, R, S : LimitOptions<Q, R, S>, F> {
     private val client = HttpClient.newHttpClient()
 
@@ -80,14 +86,16 @@ abstract class GuardCases<Q, R, S : LimitOptions<Q, R, S>, F> {
 
     @TestFactory
     fun `all cases agree`(): List<DynamicTest> {
-        val files = listOf("guard.json", "guard_reservations.json", "guard_meters.json").map { File("../../../tests/conformance/$it") }
+        val names = listOf("guard", "guard_reservations", "guard_meters", "guard_waiting")
+        val files = names.map { File("../../../tests/conformance/$it.json") }
         val cases = files.flatMap { ObjectMapper().readTree(it)["cases"] }
         assertTrue(cases.size > 60 + 25 + 10)
         return cases.map { case -> DynamicTest.dynamicTest(case["name"].asText()) { run(case) } }
     }
 
     private fun run(case: JsonNode) {
-        val limiters = listOf("memory", "down", "broken").associateWith { limiter(case, it) }
+        val clock = ManualClock(1_789_948_800_000_000)
+        val limiters = listOf("memory", "down", "broken").associateWith { limiter(case, it, clock) }
         try {
             val filters = case["guards"].map { guard -> { limit(options(guard, limiters.getValue(storeOf(case, guard)))) } }
             val error = case["error"]?.asText()
@@ -95,7 +103,7 @@ abstract class GuardCases<Q, R, S : LimitOptions<Q, R, S>, F> {
                 val refused = assertThrows(PolylimitException::class.java) { filters.forEach { it() } }
                 return assertEquals(error, refused.code)
             }
-            answer(case, filters.map { it() }, limiters.getValue("memory"))
+            answer(case, filters.map { it() }, limiters.getValue("memory"), clock)
             for (left in case["left"].orEmpty()) {
                 val remaining = limiters.getValue("memory").peek(left["key"].asText(), left["policy"].asText()).remaining
                 assertEquals(left["remaining"].asLong(), remaining, "$left")
@@ -113,12 +121,13 @@ abstract class GuardCases<Q, R, S : LimitOptions<Q, R, S>, F> {
     private fun limiter(
         case: JsonNode,
         store: String,
+        clock: ManualClock,
     ): Limiter {
         val outage = case["outage"]?.asText().takeIf { store == "down" }
         val policies =
             case["policies"]?.properties().orEmpty().map { (name, quotas) -> Policy(name, quotas.asText(), outage = outage) }
         return when (store) {
-            "memory" -> Limiter(Settings(policies = policies, clock = ManualClock(1_789_948_800_000_000)))
+            "memory" -> Limiter(Settings(policies = policies, clock = clock))
             // Nothing listens on port 1.
             "down" -> Limiter(Settings("redis://127.0.0.1:1?doctor_after=0", policies))
             else -> Limiter(Settings(brokenStore(), policies))
@@ -153,6 +162,8 @@ abstract class GuardCases<Q, R, S : LimitOptions<Q, R, S>, F> {
                 "costs" -> texts(guard["policy"]).zip(value).forEach { (policy, cost) -> options.cost(policy, cost.asLong()) }
                 "spent" -> spent(options, guard, value)
                 "ttl_ms" -> options.ttl(Duration.ofMillis(value.asLong()))
+                "wait_ms" -> options.wait(Duration.ofMillis(value.asLong()))
+                "max_waiting" -> options.maxWaiting(value.asInt())
                 "count" -> options.count { _, response -> counts(value, statusOf(response)) }
                 "skip" -> options.skip { field(it, value["header"].asText()) != null }
                 "methods" -> options.methods(*texts(value).toTypedArray())
@@ -193,6 +204,7 @@ abstract class GuardCases<Q, R, S : LimitOptions<Q, R, S>, F> {
         case: JsonNode,
         limits: List<F>,
         limiter: Limiter,
+        clock: ManualClock,
     ) {
         val opened = HashMap<String, HttpResponse<InputStream>>()
         val script = Script()
@@ -206,13 +218,30 @@ abstract class GuardCases<Q, R, S : LimitOptions<Q, R, S>, F> {
                     if (asked.has("close")) body.readAllBytes()
                     body.close()
                 } else {
-                    request(asked, script, port)?.let { opened[asked["open"].asText()] = it }
+                    elapsing(asked, clock) { request(asked, script, port) }?.let { opened[asked["open"].asText()] = it }
                 }
                 for (left in asked["then"].orEmpty()) assertLeft(limiter, left)
             }
         } finally {
             script.closed.values.forEach { it.set(true) }
             server.close()
+        }
+    }
+
+    /** Lets time pass while a request is under way, so that a guard that holds it does so first. */
+    private fun <T> elapsing(
+        asked: JsonNode,
+        clock: ManualClock,
+        send: () -> T,
+    ): T {
+        val elapse = asked["elapse_ms"]?.let { Duration.ofMillis(it.asLong()) } ?: return send()
+        val done = CountDownLatch(1)
+        val passing = thread { while (!done.await(100, TimeUnit.MILLISECONDS)) clock.advance(elapse) }
+        try {
+            return send()
+        } finally {
+            done.countDown()
+            passing.join()
         }
     }
 

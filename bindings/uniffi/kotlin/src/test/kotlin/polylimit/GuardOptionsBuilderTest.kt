@@ -38,6 +38,8 @@ class GuardOptionsBuilderTest {
                 spentByPolicy = mapOf("b" to "header:x-spent"),
                 ttl = Duration.ofSeconds(5),
                 maxAge = Duration.ofMinutes(5),
+                wait = Duration.ofMillis(200),
+                maxWaiting = 7,
             )
         val defaults = GuardOptions()
         for (field in GuardOptions::class.java.declaredFields.filterNot { Modifier.isStatic(it.modifiers) }) {
@@ -73,6 +75,8 @@ class GuardOptionsBuilderTest {
                 .spentBy("b", "header:x-spent")
                 .ttl(Duration.ofSeconds(5))
                 .maxAge(Duration.ofMinutes(5))
+                .wait(Duration.ofMillis(200))
+                .maxWaiting(7)
         assertEquals(named, built.build())
         assertEquals(defaults, GuardOptions.builder().build())
     }

@@ -290,6 +290,16 @@ public abstract class LimitOptions<Q, R, S : LimitOptions<Q, R, S>>(
     /** How long the reservations of a request are renewed: one hour by default; zero never renews them. */
     public fun maxAge(maxAge: Duration): S = change { native = native.copy(maxAge = maxAge) }
 
+    /**
+     * How long a request that would be denied may be held, up to 60 s: until it would be admitted, if that is in time, and then it is decided
+     * again. By default requests are not held. A leaky bucket holds a request until its turn. In a servlet the thread of the request waits;
+     * elsewhere none does.
+     */
+    public fun wait(wait: Duration): S = change { native = native.copy(wait = wait) }
+
+    /** How many requests may be held at the same time, 1 to 1,000,000; 100 by default. A further one is denied at once. */
+    public fun maxWaiting(maxWaiting: Int): S = change { native = native.copy(maxWaiting = maxWaiting) }
+
     /** Requests that are let through without a decision. */
     public fun skip(skip: Predicate<Q>): S = change { this.skip = skip }
 

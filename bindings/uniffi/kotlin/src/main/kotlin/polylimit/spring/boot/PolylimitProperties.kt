@@ -79,6 +79,12 @@ public class PolylimitProperties {
         /** Whether it decides, spends and reports without ever denying. */
         public var dryRun: Boolean = false
 
+        /** How long a request that would be denied may be held, up to 60 s, such as `200ms`; by default requests are not held. */
+        public var wait: Duration? = null
+
+        /** How many requests may be held at the same time; 100 by default. */
+        public var maxWaiting: Int? = null
+
         /** Proxies that may name the client's address: networks, addresses, `loopback`, `link-local`, `private`. */
         public var trustedProxies: List<String> = emptyList()
 
@@ -93,6 +99,8 @@ public class PolylimitProperties {
             headers?.let(options::headers)
             if (corsOrigins.isNotEmpty()) options.corsOrigins(*corsOrigins.toTypedArray())
             if (dryRun) options.dryRun(true)
+            wait?.let(options::wait)
+            maxWaiting?.let(options::maxWaiting)
             if (trustedProxies.isNotEmpty()) options.clientAddress(ClientAddressRules(trustedProxies, proxyHeader))
             return options
         }
