@@ -6,9 +6,9 @@ require 'net/http'
 require 'polylimit/rack'
 require_relative 'own_puma'
 
-# The cases of tests/conformance/guard.json, guard_reservations.json and guard_meters.json, through the middleware in Puma.
+# The cases of guard.json, guard_reservations.json, guard_meters.json and guard_waiting.json in tests/conformance, through the middleware in Puma.
 class GuardTest < Minitest::Test
-  CASES = %w[guard guard_reservations guard_meters].flat_map do |file|
+  CASES = %w[guard guard_reservations guard_meters guard_waiting].flat_map do |file|
     JSON.parse(File.read(File.expand_path("../../../../tests/conformance/#{file}.json", __dir__)))['cases']
   end
   NO_OPTIONS = %w[store].freeze
@@ -36,6 +36,7 @@ class GuardTest < Minitest::Test
   private
 
   def run_case(one)
+    @clock = Polylimit::ManualClock.new(1_789_948_800_000_000)
     limiters = %w[memory down broken].to_h { |store| [store, limiter(one, store)] }
     options = one['guards'].map do |guard|
       { limiter: limiters.fetch(guard['store'] || one['store'] || 'memory'), **options(guard) }
@@ -64,7 +65,7 @@ class GuardTest < Minitest::Test
       store == 'down' && one['outage'] ? { quotas: quotas, outage: one['outage'] } : quotas
     end
     case store
-    when 'memory' then Polylimit::Limiter.new(policies: policies, clock: Polylimit::ManualClock.new(1_789_948_800_000_000))
+    when 'memory' then Polylimit::Limiter.new(policies: policies, clock: @clock)
     # Nothing listens on port 1.
     when 'down' then Polylimit::Limiter.new('redis://127.0.0.1:1?doctor_after=0', policies: policies)
     else Polylimit::Limiter.new(broken_store, policies: policies)
@@ -99,6 +100,7 @@ class GuardTest < Minitest::Test
     when 'costs' then [:cost, value]
     when 'spent' then [:spent, value.is_a?(Hash) ? ->(_, _, headers) { headers[value['header']]&.to_i } : value]
     when 'ttl_ms' then [:ttl, value / 1000r]
+    when 'wait_ms' then [:wait, value / 1000r]
     when 'count' then [:count, ->(_, status, _) { counts?(value, status) }]
     when 'on_denied' then [:on_denied, ->(_, _) { [value['status'], {}, [value['body']]] }]
     when 'on_outage' then [:on_outage, ->(_, _) { value.to_sym }]
@@ -135,13 +137,22 @@ class GuardTest < Minitest::Test
           done[name] = true if request['close']
           finish(opened.fetch(name), request)
         else
-          check(request['expect'], response(port, request) { |socket| opened[request['open']] = socket }, is_handled)
+          answered = elapsing(request['elapse_ms']) { response(port, request) { |socket| opened[request['open']] = socket } }
+          check(request['expect'], answered, is_handled)
         end
         (request['then'] || []).each { |left| assert_left(limiter, left) }
       end
     ensure
       opened.each_key { |name| done[name] = true }
     end
+  end
+
+  # Lets time pass while the request is under way, so that a guard that holds it does so first.
+  def elapsing(elapse_ms)
+    passing = elapse_ms && Thread.new { loop { sleep(0.1) && @clock.advance(elapse_ms / 1000r) } }
+    yield
+  ensure
+    passing&.kill&.join
   end
 
   def serve(app)

@@ -19,7 +19,8 @@ module Polylimit
   # units that the request has spent, 0 to 10^12, or nil for its cost: then the cost is reserved until that time and not checked, as
   # it is under policies with a quota of concurrency in any case; or text that says where the response reports them, such as
   # "usage:total" or "header:x-tokens"; or a hash of both by policies of the list, of which only these are reserved; `ttl`, seconds that a reservation lasts after its last renewal (30);
-  # `max_age`, seconds for which it is renewed (3,600); `skip`, called with the request, lets requests through undecided; `methods`, the only ones that are
+  # `max_age`, seconds for which it is renewed (3,600); `wait`, seconds for which a request that would be denied may be held on its thread, 0 to
+  # 60, until it would be admitted (0), and `max_waiting`, how many may be held at the same time, 1 to 1,000,000 (100); `skip`, called with the request, lets requests through undecided; `methods`, the only ones that are
   # limited, where GET covers HEAD unless `separate_head` separates them, also under quotas without a name;
   # `count_preflights`, whether preflights of CORS are limited; `cors_origins`, one or a list of the origins whose pages may read a denial,
   # such as "https://app.example", or "*"; `dry_run`, whether it never denies; `status` and `message` of a request over its limit; `on_denied`, called with
@@ -36,7 +37,7 @@ module Polylimit
     # `peer`, `method`, `accept`, `origin`, the `requested_method` of a preflight, the `parts` of its key, the `forwarded` lines, and the
     # `handler`, which has a budget of its own under quotas without a name.
     def initialize(facts, limiter:, policy: nil, scope: nil, key: nil, missing_key: nil, cost: nil, count: nil, skip: nil,
-                   methods: nil, dry_run: false, spent: nil, ttl: nil, max_age: nil, status: nil, message: nil, on_denied: nil, on_outage: nil, headers: nil,
+                   methods: nil, dry_run: false, spent: nil, ttl: nil, max_age: nil, wait: nil, max_waiting: nil, status: nil, message: nil, on_denied: nil, on_outage: nil, headers: nil,
                    client_address: nil, attributes: nil, separate_head: false, count_preflights: false,
                    cors_origins: nil, **unknown)
       GuardOptions.refuse(unknown, Guard.options)
@@ -49,6 +50,7 @@ module Polylimit
         limiter: limiter, policy: policy, scope: scope, key: key, missing_key: missing_key, cost: cost, methods: methods,
         dry_run: dry_run, status: status, message: message, headers: headers,
         client_address: client_address, hears_outages: !on_outage.nil?, spent: @spent, spent_by: spent_by, ttl: ttl, max_age: max_age,
+        wait: wait, max_waiting: max_waiting,
         separate_head: separate_head, count_preflights: count_preflights, cors_origins: cors_origins,
         costs: fixed_costs, costs_per_request: @costs.keys
       )

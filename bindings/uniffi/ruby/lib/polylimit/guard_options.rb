@@ -15,7 +15,7 @@ module Polylimit
 
     # The native options, of those that are no functions.
     def native(limiter:, policy:, key:, cost:, scope:, missing_key:, methods:, dry_run:, status:, message:, headers:,
-               client_address:, hears_outages:, spent:, spent_by:, ttl:, max_age:,
+               client_address:, hears_outages:, spent:, spent_by:, ttl:, max_age:, wait:, max_waiting:,
                separate_head:, count_preflights:, cors_origins:, costs:, costs_per_request:)
       limiter(limiter)
       PolylimitNative::GuardOptions.new(
@@ -26,7 +26,7 @@ module Polylimit
         dry_run: flag('dry_run', dry_run), status: status(status), message: Argument.text('message', message),
         headers: Argument.text('headers', headers), client_address: rules(client_address), hears_outages: hears_outages,
         reserved: function?(spent), reserved_policies: spent.is_a?(Hash) ? spent.keys : [],
-        spent_by: spent_by.is_a?(Hash) ? nil : spent_by, spent_by_policy: spent_by.is_a?(Hash) ? spent_by : {}, ttl: ttl, max_age: max_age, per_route: true,
+        spent_by: spent_by.is_a?(Hash) ? nil : spent_by, spent_by_policy: spent_by.is_a?(Hash) ? spent_by : {}, ttl: ttl, max_age: max_age, wait: wait, max_waiting: max_waiting, per_route: true,
         separate_head: flag('separate_head', separate_head), count_preflights: flag('count_preflights', count_preflights),
         cors_origins: texts('cors_origins', cors_origins)
       )
