@@ -381,3 +381,6 @@ fn is_blocked(states: &[State], now_us: u64) -> bool {
         |state: &State| matches!(state, State::Block(record) if record.blocked_for_us(now_us) > 0);
     states.iter().any(is_blocked)
 }
+
+#[cfg(test)]
+mod tests;

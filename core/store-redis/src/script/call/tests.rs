@@ -80,3 +80,20 @@ fn call_is_written_as_header_between_arguments() {
     let words: [&[u8]; 6] = [b"EVALSHA", &call.script.hash[..], b"2", b"a", b"a:log:10000000", &last];
     assert_eq!(out, packed(&words));
 }
+
+/// A reply to another call, or from a time that no clock has, is never read as an answer.
+#[test]
+fn reply_has_to_echo_the_nonce() {
+    let reply =
+        |nonce: &[u8; 6], now_us: u64, status: u8| [nonce, &now_us.to_be_bytes()[1..], &[status]].concat();
+    let read = |reply: &[u8]| crate::script::reply::read_reply(reply, *b"nonce!").is_ok();
+    let last_us = polylimit_rules::units::MAX_US;
+    for status in [1, 2, 5] {
+        assert!(read(&reply(b"nonce!", 7, status)) && read(&reply(b"nonce!", last_us, status)), "{status}");
+        for nonce in [b"monce!", b"noncd!", b"nonce?", b"\0\0\0\0\0\0"] {
+            assert!(!read(&reply(nonce, 7, status)), "{nonce:?} {status}");
+        }
+        assert!(!read(&reply(b"nonce!", last_us + 1, status)), "{status}");
+    }
+    assert!(!read(b"nonce!\0\0\0\0\0\0\x07"));
+}
