@@ -186,3 +186,6 @@ pub fn kept(capacity: u64, headroom: u8) -> u64 {
     // Capacities are at most 2 * 10^12.
     (capacity * u64::from(headroom)).div_ceil(100)
 }
+
+#[cfg(test)]
+mod tests;

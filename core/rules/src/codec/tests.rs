@@ -257,3 +257,5 @@ fn a_quota_whose_record_a_later_version_has_written_is_not_read() {
     let short = [&[10][..], &Tag::OF_KEY.0, &[0, 0, 6], &[0; 6]].concat();
     assert_eq!(codec.read(&short, NOW_US).unwrap_err(), Unreadable::Malformed);
 }
+
+mod bounds;

@@ -1,0 +1,216 @@
+//! The least and the most that each number of a record may be, and the bytes of logs.
+
+use super::*;
+use crate::codec::is_short;
+use crate::codec::record::put;
+use crate::units::MAX_US;
+
+/// A record of a form: its head, and its numbers with their widths.
+fn record(quotas: &str, form: u8, numbers: &[(u64, usize)]) -> Bytes {
+    let quota = policy(quotas).quotas()[0].clone();
+    let mut out = Bytes::new();
+    out.push(form);
+    out.extend_from_slice(&Tag::of(&quota).0);
+    numbers.iter().for_each(|(number, width)| put(&mut out, *number, *width));
+    out
+}
+
+/// Asserts that a record is read while each of its numbers is from its least to its most, and malformed otherwise.
+fn has_bounds(quotas: &str, form: u8, bounds: &[(u64, u64, usize)]) {
+    let codec = PolicyCodec::new(&policy(quotas), Change::NONE);
+    let numbers = |changed: usize, to: u64| -> Vec<(u64, usize)> {
+        let each = bounds.iter().enumerate();
+        each.map(|(at, (_, most, width))| (if at == changed { to } else { *most }, *width)).collect()
+    };
+    let is_read = |changed, to| codec.read(&record(quotas, form, &numbers(changed, to)), NOW_US).is_ok();
+    for (at, (least, most, width)) in bounds.iter().enumerate() {
+        let context = format!("{quotas}, number {at}");
+        assert!(is_read(at, *least) && is_read(at, *most), "{context}");
+        assert!(*least == 0 || !is_read(at, least - 1), "{context}");
+        let widest = u64::MAX >> (64 - 8 * width);
+        assert!(*most == widest || (!is_read(at, most + 1) && !is_read(at, widest)), "{context}");
+    }
+}
+
+#[test]
+fn numbers_of_records_have_bounds() {
+    let (units, debt) = (1_000_000_000_000, (1 << 53) - 1 + 1);
+    has_bounds("5/m token_bucket", 1, &[(0, MAX_US, 7), (0, (1 << 40) - 1, 5)]);
+    has_bounds("5/m token_bucket", 2, &[(0, MAX_US, 7), (0, debt, 7), (1, units, 5), (0, 0, 1)]);
+    has_bounds("5/m token_bucket step=5", 3, &[(0, (1 << 48) - 1, 6), (0, MAX_US, 7), (1, units, 5)]);
+    has_bounds("5/m fixed_window", 4, &[(0, (1 << 48) - 1, 6), (0, MAX_US, 7)]);
+    let newest = MAX_US / 30_000_000;
+    has_bounds(
+        "5/m buckets=2",
+        5,
+        &[
+            (6, 6, 1),
+            (2, 2, 1),
+            (0, newest, 7),
+            (0, (1 << 48) - 1, 6),
+            (0, (1 << 48) - 1, 6),
+            (0, (1 << 48) - 1, 6),
+        ],
+    );
+    let codec = PolicyCodec::new(&policy("5/m buckets=2"), Change::NONE);
+    for width in 1..=6_u8 {
+        let head = [(width.into(), 1), (2, 1), (newest, 7), (3, 6)];
+        let mut bytes = record("5/m buckets=2", 5, &head);
+        bytes.extend(std::iter::repeat_n(0, 2 * usize::from(width)));
+        assert!(codec.read(&bytes, NOW_US).is_ok(), "{width}");
+    }
+    assert!(codec.read(&record("5/m buckets=2", 5, &[(0, 1), (2, 1), (newest, 7), (3, 6)]), NOW_US).is_err());
+}
+
+#[test]
+fn tick_of_a_bucket_is_a_power_of_ten() {
+    let codec = PolicyCodec::new(&policy("5/m token_bucket"), Change::NONE);
+    let read = |at: u64, exponent: u64| {
+        let numbers = [(at, 7), (1_000, 7), (5, 5), (exponent, 1)];
+        codec.read(&record("5/m token_bucket", 2, &numbers), NOW_US).is_ok()
+    };
+    for exponent in 0..=13 {
+        let last = MAX_US / 10_u64.pow(u32::try_from(exponent).unwrap());
+        assert!(read(last, exponent) && !read(last + 1, exponent), "{exponent}");
+    }
+    assert!(!read(0, 14) && !read(0, 255));
+}
+
+#[test]
+fn record_of_another_algorithm_is_malformed() {
+    let one = "5/m token_bucket";
+    let stepped = "5/m token_bucket step=5";
+    for (quotas, form) in [
+        (one, 3),
+        (one, 4),
+        (one, 5),
+        (stepped, 1),
+        (stepped, 2),
+        (stepped, 4),
+        ("5/m", 1),
+        ("5/m", 4),
+        ("5/m fixed_window", 5),
+    ] {
+        let numbers = [(1, 7), (1, 7), (1, 5), (0, 1), (0, 7), (0, 7)];
+        let width = [17, 25, 23, 18, 21][usize::from(form) - 1];
+        let mut bytes = record(quotas, form, &numbers);
+        bytes.truncate(width);
+        let codec = PolicyCodec::new(&policy(quotas), Change::NONE);
+        assert_eq!(codec.read(&bytes, NOW_US).unwrap_err(), Unreadable::Malformed, "{quotas} {form}");
+    }
+}
+
+#[test]
+fn all_records_are_short_where_the_largest_debt_fits() {
+    for (quota, expected) in [
+        // Eight times the capacity fit: 8 * 137,438,953,471 < 2^40.
+        ("1/137438953471us token_bucket", true),
+        ("1/137438953472us token_bucket", false),
+        ("1/1000s token_bucket burst=137", true),
+        ("1/1000s token_bucket burst=138", false),
+        ("2/1000s leaky_bucket burst=274", true),
+        ("2/1000s leaky_bucket burst=275", false),
+        // A microsecond repays 7.
+        ("7/s token_bucket", false),
+        ("100/day token_bucket", true),
+    ] {
+        assert_eq!(is_short(&quota.parse().unwrap()), expected, "{quota}");
+    }
+}
+
+#[test]
+fn bucket_that_had_run_out_when_its_numbers_were_superseded_is_fresh() {
+    for (before, after, spent, ends_us) in [
+        ("100/m token_bucket", "7/m token_bucket", 1, 600_000),
+        ("7/s token_bucket", "9/s token_bucket", 3, 428_572),
+        ("1000/week token_bucket", "999/week token_bucket", 2, 1_209_600_000),
+        ("100/m leaky_bucket", "77/m leaky_bucket", 3, 1_800_000),
+        ("2/s token_bucket step=1", "1/s token_bucket step=1", 2, 1_000_000),
+        ("20/s token_bucket step=10", "10/s token_bucket step=10", 11, 1_000_000),
+    ] {
+        let (before, after) = (policy(before), policy(after));
+        let mut states: States = before.quotas().iter().map(State::fresh).collect();
+        PolicyRules::new(&before).apply(&mut states, NOW_US, Operation::Charge, spent);
+        let bytes = written(&PolicyCodec::new(&before, Change::NONE), &states);
+        let is_fresh = |past: &[PastPolicy]| {
+            let codec = PolicyCodec::new(&after, Change::Past(past));
+            codec.read(&bytes, NOW_US + ends_us).unwrap()[0].holds_nothing()
+        };
+        let past =
+            |policy: &Policy, after_us: u64| PastPolicy { policy: policy.clone(), at_us: NOW_US + after_us };
+        assert!(is_fresh(&[past(&before, ends_us)]) && !is_fresh(&[past(&before, ends_us - 1)]), "{before}");
+        // Numbers under which it was not written say nothing; a short record names none.
+        let other = policy(&after.quotas()[0].to_string().replacen(char::is_numeric, "4", 1));
+        let is_short = bytes.len() == 17 && crate::history::repays_one(&other.quotas()[0]);
+        assert_eq!(is_fresh(&[past(&other, ends_us)]), is_short, "{before}");
+        assert!(!is_fresh(&[]), "{before}");
+        // What was written under the numbers of now counts until it ends.
+        let codec = PolicyCodec::new(&before, Change::Past(&[]));
+        assert!(!codec.read(&bytes, NOW_US + ends_us).unwrap()[0].holds_nothing());
+        let again = [past(&after, 1), past(&before, ends_us)];
+        let codec = PolicyCodec::new(&before, Change::Past(&again));
+        assert!(!codec.read(&bytes, NOW_US + ends_us).unwrap()[0].holds_nothing(), "{before}");
+    }
+}
+
+#[test]
+fn stepped_bucket_of_changed_quotas_of_a_key_has_run_out_by_now() {
+    let (before, after) = (policy("20/s token_bucket step=10"), policy("10/s token_bucket step=10"));
+    let frozen = policy("0/s token_bucket step=10");
+    for (spent, ends_us) in [(1, 500_000), (10, 500_000), (11, 1_000_000), (20, 1_000_000)] {
+        let mut states: States = before.quotas().iter().map(State::fresh).collect();
+        PolicyRules::new(&before).apply(&mut states, NOW_US, Operation::Charge, spent);
+        let bytes = written(&PolicyCodec::new(&before, Change::NONE), &states);
+        let is_fresh = |policy: &Policy, now_us: u64| {
+            let codec = PolicyCodec::new(policy, Change::Now(&[]));
+            codec.read(&bytes, now_us).unwrap()[0].holds_nothing()
+        };
+        let ends_us = NOW_US + ends_us;
+        assert!(is_fresh(&after, ends_us) && !is_fresh(&after, ends_us - 1), "{spent}");
+        assert!(!is_fresh(&before, ends_us) && !is_fresh(&frozen, ends_us), "{spent}");
+        assert!(!is_fresh(&after, NOW_US) && !is_fresh(&after, NOW_US - 5_000_000), "{spent}");
+    }
+}
+
+#[test]
+fn log_has_the_width_of_its_units() {
+    let state = |entries: &[(u64, u64)]| crate::algorithm::sliding_log::State::of_parts(entries.to_vec());
+    let bytes = |entries: &[(u64, u64)]| log_bytes(&state(entries)).to_vec();
+    let at = |us: u64| us.to_be_bytes()[1..].to_vec();
+    let two = bytes(&[(NOW_US, 3), (NOW_US + 258, 7)]);
+    let expected =
+        [&at(NOW_US)[..], &[4], &[0; 4], &[0; 6], &[0, 0, 0, 3], &[0, 0, 0, 0, 1, 2], &[0, 0, 0, 7]].concat();
+    assert_eq!(two, expected);
+    assert_eq!(bytes(&[(NOW_US, (1 << 31) - 1)])[7], 4);
+    for units in [1 << 31, (1 << 31) + 1, 1 << 40] {
+        let wide = bytes(&[(NOW_US, units)]);
+        assert_eq!((wide[7], wide.len()), (6, 8 + 6 + 12));
+        assert_eq!(log_bytes(&read_log(&wide).unwrap()).to_vec(), wide);
+    }
+    assert_eq!(bytes(&[]), [0_u8; 0]);
+}
+
+#[test]
+fn log_of_impossible_numbers_is_malformed() {
+    let log = |origin_us: u64, width: u8, entries: &[(u64, u64)]| {
+        let width_of = usize::from(width).min(8);
+        let mut out = Bytes::new();
+        put(&mut out, origin_us, 7);
+        out.push(width);
+        put(&mut out, 0, width_of);
+        for (at_us, total) in entries {
+            put(&mut out, *at_us, 6);
+            put(&mut out, *total, width_of);
+        }
+        read_log(&out).map(|state| state.parts().1.collect::<Vec<_>>())
+    };
+    assert_eq!(log(NOW_US, 4, &[(0, 3), (5, 7)]), Some(vec![(NOW_US, 3), (NOW_US + 5, 7)]));
+    assert_eq!(log(NOW_US, 6, &[(4, 1), (4, 2)]), Some(vec![(NOW_US + 4, 1), (NOW_US + 4, 2)]));
+    // Totals wrap, and what was spent is the difference.
+    assert_eq!(log(NOW_US, 4, &[(0, 5), (1, 4)]), Some(vec![(NOW_US, 5), (NOW_US + 1, 4 + (1 << 32))]));
+    assert!(log(MAX_US, 4, &[]).is_some() && log(MAX_US + 1, 4, &[]).is_none());
+    assert!(log(NOW_US, 4, &[(5, 3), (4, 7)]).is_none());
+    for width in [0, 1, 3, 5, 7, 8] {
+        assert!(log(NOW_US, width, &[(0, 3)]).is_none(), "{width}");
+    }
+}

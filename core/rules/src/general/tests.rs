@@ -1,0 +1,399 @@
+//! What the conformance cases do not say: clocks that go back, how long states live, and that every way to a decision gives the same.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::codec::States;
+use crate::decision::{Cause, Decision};
+use crate::groups::{Group, GroupTable};
+use crate::penalty::Penalty;
+use crate::policy::Policy;
+use crate::reservation::id::ReservationId;
+use crate::transition::Applied;
+
+const NOW_US: u64 = 1_790_000_000_000_000;
+const SECOND: u64 = 1_000_000;
+
+/// A policy without groups of each kind, all with a capacity of 10 and a period of 10 s.
+const QUOTAS: [&str; 9] = [
+    "10/10s token_bucket",
+    "10/10s leaky_bucket burst=10",
+    "10/10s token_bucket step=5",
+    "10/10s fixed_window",
+    "10/10s fixed_window aligned",
+    "10/10s",
+    "10/10s sliding_log",
+    "10/10s token_bucket; 10/10s sliding_log",
+    "10/10s fixed_window; 10/10s; 3 concurrent",
+];
+
+struct Key {
+    rules: PolicyRules,
+    states: States,
+}
+
+impl Key {
+    fn of_policy(policy: &Policy) -> Self {
+        let states = policy.quotas().iter().map(State::fresh).collect();
+        Self { rules: PolicyRules::new(policy), states }
+    }
+
+    fn of(quotas: &str) -> Self {
+        Self::of_policy(&Policy::parse("p", quotas).unwrap())
+    }
+
+    fn ask(&mut self, operation: Operation, cost: u64, now_us: u64) -> (Decision, Applied) {
+        let request = KeyOperation { now_us, operation, cost, headroom: 0, hold: None };
+        self.rules.decide(&mut self.states, request, None)
+    }
+
+    fn ask_for(&mut self, operation: Operation, cost: u64, now_us: u64, hold: &Hold) -> (Decision, Applied) {
+        let request = KeyOperation { now_us, operation, cost, headroom: 0, hold: Some(hold) };
+        self.rules.decide(&mut self.states, request, None)
+    }
+
+    fn shown(&self) -> String {
+        format!("{:?}", self.states)
+    }
+
+    fn left(&self, now_us: u64) -> u64 {
+        self.rules.view(&self.states, now_us).remaining()
+    }
+}
+
+fn hold(id: &str, ttl_us: u64) -> Hold {
+    Hold { id: ReservationId::new(id).unwrap(), ttl_us, remember_us: 0 }
+}
+
+fn penalized(quotas: &str) -> Policy {
+    let (denials, within_us, block_us) = (2, 60 * SECOND, 5 * SECOND);
+    let penalty = Penalty { denials, within_us, block_us, max_us: 60 * SECOND, forget_us: 30 * SECOND };
+    Policy::parse("p", quotas).unwrap().with_penalty(Some(penalty))
+}
+
+fn grouped(quotas: &str) -> Policy {
+    let group = |name: &str, weight, minimum| Group { name: name.into(), weight, minimum, maximum: 100 };
+    let table = Arc::new(GroupTable::new([group("a", 2, 30), group("b", 3, 20)]).unwrap());
+    Policy::parse("p", quotas).unwrap().with_groups(Some(&table)).unwrap()
+}
+
+fn in_group(policy: &Policy, name: &str) -> PolicyRules {
+    let groups = policy.groups().unwrap().of(Some(name));
+    PolicyRules::new(&policy.clone().shared_by(&groups).unwrap())
+}
+
+/// A denial writes what the clock moves back, and nothing else.
+#[test]
+fn denial_is_written_only_where_the_clock_went_back() {
+    let grouped_quotas = ["10/10s token_bucket", "10 concurrent; 10/10s token_bucket"];
+    let keys =
+        QUOTAS.map(Key::of).into_iter().chain(grouped_quotas.map(|quotas| Key::of_policy(&grouped(quotas))));
+    for mut key in keys {
+        let _ = key.ask(Operation::Charge, 10, NOW_US);
+        let before = key.shown();
+        for (operation, cost) in [(Operation::Check, 11), (Operation::Take, 1), (Operation::Charge, 0)] {
+            let (_, applied) = key.ask(operation, cost, NOW_US);
+            assert!(!applied.written && key.shown() == before, "{operation:?} {before}");
+        }
+        // A claim of a group is written at its first denial.
+        let (decision, applied) = key.ask(Operation::Check, 1, NOW_US);
+        assert!(!decision.allowed && (!applied.written || key.rules.groups.is_some()), "{before}");
+        let before = key.shown();
+        let (decision, _) = key.ask(Operation::Peek, 1, NOW_US - 3 * SECOND);
+        assert!(!decision.allowed && key.shown() == before, "{before}");
+        let (_, applied) = key.ask(Operation::Check, 11, NOW_US - 3 * SECOND);
+        let is_frozen = key.shown() == before;
+        assert_eq!(applied.written, !is_frozen, "{before}");
+        // By the clock that went back it is as full as before, and once the state was moved it is so for no longer.
+        assert_eq!(key.left(NOW_US - 3 * SECOND), 0, "{before}");
+        let (_, applied) = key.ask(Operation::Check, 11, NOW_US - 3 * SECOND);
+        assert!(!applied.written, "{before}");
+    }
+}
+
+/// Units that are used stay used for as long as they would have been, from the time to which the clock went back.
+#[test]
+fn clock_that_goes_back_refills_nothing_and_loses_nothing() {
+    for quotas in QUOTAS {
+        for back_us in [1, SECOND, 4 * SECOND, 25 * SECOND] {
+            let mut key = Key::of(quotas);
+            let _ = key.ask(Operation::Check, 4, NOW_US - 2 * SECOND);
+            let _ = key.ask(Operation::Check, 3, NOW_US);
+            let left = key.left(NOW_US);
+            let back = NOW_US - back_us;
+            assert!(key.left(back) <= left, "{quotas} {back_us}");
+            let most = key.left(back);
+            // A charge of nothing moves the state.
+            let (_, applied) = key.ask(Operation::Charge, 0, back);
+            assert_eq!(key.left(back), most, "{quotas} {back_us}");
+            let (_, again) = key.ask(Operation::Charge, 0, back);
+            assert!(!again.written, "{quotas} {back_us} {applied:?}");
+            let view = key.rules.view(&key.states, back);
+            assert!(view.reset_after_us() <= 20 * SECOND, "{quotas} {back_us} {view:?}");
+            assert_eq!(key.left(back + view.reset_after_us()), 10, "{quotas} {back_us}");
+        }
+    }
+}
+
+/// The general transition decides what the short ways decide.
+#[test]
+fn every_way_gives_the_same_decision() {
+    for quotas in QUOTAS {
+        for cost in [0, 1, 3, 10, 11] {
+            let mut key = Key::of(quotas);
+            for step in 0..24 {
+                let now_us = NOW_US + step * 700_000 - (step % 5) * 900_000;
+                let operation = [
+                    Operation::Check,
+                    Operation::Peek,
+                    Operation::Take,
+                    Operation::Charge,
+                    Operation::Refund,
+                ];
+                let operation = operation[usize::try_from(step % 5).unwrap()];
+                let request = KeyOperation { now_us, operation, cost, headroom: 0, hold: None };
+                let mut other = key.states.clone();
+                let general = key.rules.decide_general(&mut other, request, None);
+                let short = key.ask(operation, cost, now_us);
+                assert_eq!(general, short, "{quotas} {request:?}");
+                assert_eq!(key.shown(), format!("{other:?}"), "{quotas} {request:?}");
+                let view = key.rules.view(&key.states, now_us);
+                assert_eq!(view, key.rules.view_general(&key.states, now_us), "{quotas} {request:?}");
+                assert_eq!(short.0.quotas().len(), key.rules.quotas.len());
+                let is_single = key.rules.quotas.len() == 1;
+                assert_eq!(short.0.several.is_none(), is_single, "{quotas} {request:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn headroom_is_left_for_others() {
+    for quotas in QUOTAS {
+        for headroom in [1, 20, 99] {
+            let mut key = Key::of(quotas);
+            let kept = 10_u64 * u64::from(headroom);
+            let kept = kept.div_ceil(100);
+            for cost in 1..=10 {
+                let request =
+                    |operation| KeyOperation { now_us: NOW_US, operation, cost, headroom, hold: None };
+                let (peeked, _) = key.rules.decide(&mut key.states, request(Operation::Peek), None);
+                assert_eq!(peeked.allowed, cost + kept <= 10, "{quotas} {headroom} {cost}");
+                let mut states = key.states.clone();
+                assert_eq!(
+                    key.rules.decide(&mut states, request(Operation::Check), None).0.allowed,
+                    peeked.allowed
+                );
+                let mut states = key.states.clone();
+                let applied = key.rules.apply_alone(&mut states, request(Operation::Check));
+                assert_eq!(
+                    (applied.allowed, applied.spent),
+                    (peeked.allowed, if peeked.allowed { cost } else { 0 })
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn denial_and_admission_say_what_each_quota_does() {
+    let mut key = Key::of("4/10s fixed_window excess=2; 10/10s token_bucket");
+    assert!(!key.ask(Operation::Check, 4, NOW_US).0.crossed());
+    let (decision, _) = key.ask(Operation::Check, 2, NOW_US);
+    assert!(decision.allowed() && decision.crossed() && decision.over() == 2);
+    let (decision, _) = key.ask(Operation::Check, 1, NOW_US);
+    let verdicts: Vec<bool> = decision.verdicts().map(|verdict| verdict.allowed).collect();
+    assert!(!decision.allowed() && !decision.crossed());
+    assert_eq!((verdicts, decision.quotas().len()), (vec![false, true], 2));
+    let (decision, _) = key.ask(Operation::Check, 20, NOW_US);
+    assert_eq!(
+        (decision.retry_after_us(), decision.waits_us().as_slice()),
+        (None, &[Decision::NEVER; 2][..])
+    );
+}
+
+#[test]
+fn states_live_as_long_as_they_say_something() {
+    let expiry = |key: &Key, now_us: u64| {
+        let expiry = key.rules.expiry(&key.states, now_us);
+        (expiry.after_us, expiry.when_full_us)
+    };
+    // A block lasts 5 s, and its level counts for 30 s after it.
+    let mut key = Key::of_policy(&penalized("2/hour fixed_window"));
+    let _ = key.ask(Operation::Charge, 2, NOW_US);
+    let resets_us = key.rules.view(&key.states, NOW_US).reset_after_us();
+    assert_eq!(expiry(&key, NOW_US), (resets_us, resets_us));
+    assert_eq!(key.ask(Operation::Check, 1, NOW_US).0.cause, Some(Cause::Quota));
+    assert_eq!(key.ask(Operation::Check, 1, NOW_US).0.cause, Some(Cause::Blocked));
+    let mut blocked = Key::of_policy(&penalized("2/s fixed_window"));
+    blocked.states.extend(key.states.iter().skip(1).cloned());
+    assert_eq!(expiry(&blocked, NOW_US), (35 * SECOND, 5 * SECOND));
+    assert_eq!(expiry(&blocked, NOW_US + 6 * SECOND), (29 * SECOND, 0));
+    let view = blocked.rules.view(&blocked.states, NOW_US);
+    assert_eq!((view.remaining(), view.reset_after_us()), (blocked.left(NOW_US), 5 * SECOND));
+    // Denials that are counted, before there is a block.
+    let mut counted = Key::of_policy(&penalized("2/s fixed_window"));
+    let _ = counted.ask(Operation::Charge, 2, NOW_US);
+    let _ = counted.ask(Operation::Check, 1, NOW_US);
+    assert_eq!(expiry(&counted, NOW_US).0, 60 * SECOND);
+    // A commit that is remembered.
+    let mut key = Key::of("10/s token_bucket");
+    let reserve = Hold { remember_us: 40 * SECOND, ..hold("r", 2 * SECOND) };
+    let _ = key.ask_for(Operation::Reserve, 5, NOW_US, &reserve);
+    let end = Hold::of_end(reserve.id);
+    assert!(key.ask_for(Operation::Commit, 5, NOW_US, &end).0.allowed);
+    assert_eq!(expiry(&key, NOW_US), (40 * SECOND, 500_000));
+    assert_eq!(expiry(&key, NOW_US + SECOND), (39 * SECOND, 0));
+    // The claim of a group that waits.
+    let policy = grouped("10/s token_bucket");
+    let mut key = Key::of_policy(&policy);
+    let _ = key.ask(Operation::Charge, 10, NOW_US);
+    assert!(!key.ask(Operation::Check, 1, NOW_US).0.allowed);
+    let State::Grouped(state) = &key.states[0] else { panic!("{:?}", key.states) };
+    let claim_us = state.claims_end_after_us(NOW_US);
+    assert!(claim_us > SECOND, "{claim_us}");
+    assert_eq!(expiry(&key, NOW_US).0, claim_us);
+    assert_eq!(expiry(&key, NOW_US + 1).0, claim_us - 1);
+}
+
+#[test]
+fn what_is_empty_is_dropped() {
+    let mut key = Key::of("10/s token_bucket; 2 concurrent");
+    let first = hold("a", 10 * SECOND);
+    assert!(key.ask_for(Operation::Reserve, 1, NOW_US, &first).0.allowed && key.states.len() == 3);
+    let _ = key.ask_for(Operation::Cancel, 0, NOW_US, &Hold::of_end(first.id));
+    assert_eq!(key.states.len(), 2);
+    let mut key = Key::of_policy(&penalized("2/s fixed_window"));
+    let block = Hold::of_block(5 * SECOND);
+    let _ = key.ask_for(Operation::Block, 0, NOW_US, &block);
+    assert_eq!((key.states.len(), key.ask(Operation::Check, 1, NOW_US).0.cause), (2, Some(Cause::Blocked)));
+    let _ = key.ask_for(Operation::Block, 0, NOW_US, &Hold::of_block(0));
+    assert_eq!(key.states.len(), 1);
+    // A shorter block changes nothing, and is not written.
+    let (_, applied) = key.ask_for(Operation::Block, 0, NOW_US, &block);
+    assert!(applied.written);
+    let (_, applied) = key.ask_for(Operation::Block, 0, NOW_US, &block);
+    assert!(!applied.written);
+    let (_, applied) = key.ask_for(Operation::Block, 0, NOW_US, &Hold::of_block(SECOND));
+    assert!(!applied.written);
+    let (_, applied) = key.ask_for(Operation::Block, 0, NOW_US, &Hold::of_block(6 * SECOND));
+    assert!(applied.written);
+}
+
+#[test]
+fn reserve_with_the_id_of_a_commit_needs_no_units_in_a_denied_request() {
+    let mut key = Key::of("2/hour token_bucket; 1 concurrent");
+    let reserve = Hold { remember_us: 3_600 * SECOND, ..hold("r", 10 * SECOND) };
+    assert!(key.ask_for(Operation::Reserve, 2, NOW_US, &reserve).0.allowed);
+    assert!(key.ask_for(Operation::Commit, 2, NOW_US, &Hold::of_end(reserve.id)).0.allowed);
+    let operation = KeyOperation {
+        now_us: NOW_US,
+        operation: Operation::Reserve,
+        cost: 2,
+        headroom: 0,
+        hold: Some(&reserve),
+    };
+    let before = key.shown();
+    assert!(key.rules.would_admit(&mut key.states, operation));
+    let view = key.rules.view_admitted(&mut key.states, operation, None);
+    assert!(view.allowed && !view.repeated, "{view:?}");
+    // Another id needs them.
+    let other = hold("s", 10 * SECOND);
+    assert!(!key.rules.would_admit(&mut key.states, KeyOperation { hold: Some(&other), ..operation }));
+    assert_eq!(key.shown(), before);
+    // One that is there needs no slot either.
+    assert!(key.ask_for(Operation::Reserve, 2, NOW_US, &reserve).0.allowed);
+    let view = key.rules.view_admitted(&mut key.states, operation, None);
+    assert!(view.allowed, "{view:?}");
+}
+
+/// Groups whose table or quota was changed, and clocks that go back.
+#[test]
+fn groups_keep_what_they_use_when_their_numbers_change() {
+    let policy = grouped("100/10s token_bucket");
+    let mut key = Key::of_policy(&policy);
+    let (a, b) = (in_group(&policy, "a"), in_group(&policy, "b"));
+    let ask = |key: &mut Key, rules: &PolicyRules, operation, cost, now_us| {
+        let request = KeyOperation { now_us, operation, cost, headroom: 0, hold: None };
+        rules.decide(&mut key.states, request, None)
+    };
+    let left = |key: &Key, rules: &PolicyRules, now_us: u64| rules.view(&key.states, now_us).remaining();
+    // Of 100 units 15 are a's own, 10 are b's, and 75 are lent.
+    assert_eq!((left(&key, &a, NOW_US), left(&key, &b, NOW_US)), (90, 85));
+    let _ = ask(&mut key, &a, Operation::Check, 40, NOW_US);
+    let _ = ask(&mut key, &b, Operation::Check, 10, NOW_US);
+    assert_eq!((left(&key, &a, NOW_US), left(&key, &b, NOW_US)), (50, 50));
+    // By a clock that went back nothing is refilled.
+    let back = NOW_US - 5 * SECOND;
+    assert_eq!((left(&key, &a, back), left(&key, &b, back)), (50, 50));
+    let mut moved = Key { rules: a.clone(), states: key.states.clone() };
+    assert!(ask(&mut moved, &a, Operation::Charge, 0, back).1.written);
+    assert!(!ask(&mut moved, &a, Operation::Charge, 0, back).1.written);
+    assert_eq!((left(&moved, &a, back), left(&moved, &b, back)), (50, 50));
+    // Without groups in the table, all that was used is borrowed from what is lent.
+    let other = |groups: Vec<Group>| {
+        let table = Arc::new(GroupTable::new(groups).unwrap());
+        let policy = Policy::parse("p", "100/10s token_bucket").unwrap().with_groups(Some(&table)).unwrap();
+        PolicyRules::new(&policy)
+    };
+    let nobody = other(vec![]);
+    assert_eq!(left(&key, &nobody, NOW_US), 50);
+    assert_eq!(left(&key, &nobody, NOW_US + SECOND), 60);
+    // One group has lost its minimum, the other has kept it.
+    let one = other(vec![Group { name: "b".into(), weight: 1, minimum: 20, maximum: 100 }]);
+    assert_eq!(left(&key, &one, NOW_US), 50);
+    // A quota of another limit counts the same units.
+    let larger = PolicyRules::new(&grouped("200/10s token_bucket"));
+    assert!(left(&key, &larger, NOW_US) > 80, "{}", left(&key, &larger, NOW_US));
+    // The room beyond the capacity.
+    let quota = &a.quotas[0];
+    use crate::algorithm::Rules;
+    assert_eq!(quota.rules.room(&key.states[0], NOW_US), 800 - 25);
+    assert_eq!(a.groups.as_ref().unwrap().table.others(), 2);
+}
+
+#[test]
+fn slots_of_groups_are_claimed_for_a_time() {
+    let policy = grouped("10 concurrent");
+    let mut key = Key::of_policy(&policy);
+    let (a, b) = (in_group(&policy, "a"), in_group(&policy, "b"));
+    let reserve = |key: &mut Key, rules: &PolicyRules, id: &str, now_us| {
+        let hold = hold(id, 3_600 * SECOND);
+        let request =
+            KeyOperation { now_us, operation: Operation::Reserve, cost: 0, headroom: 0, hold: Some(&hold) };
+        rules.decide(&mut key.states, request, None)
+    };
+    // What is not kept for b is a's.
+    let most = a.grouped_slots().unwrap().capacity();
+    for at in 0..most {
+        assert!(reserve(&mut key, &a, &format!("a{at}"), NOW_US).0.allowed, "{at}");
+    }
+    let (denied, applied) = reserve(&mut key, &a, "late", NOW_US);
+    assert!(!denied.allowed && applied.written && denied.cause == Some(Cause::Concurrency));
+    let state = |key: &Key| match &key.states[0] {
+        State::Grouped(state) => (**state).clone(),
+        other => panic!("{other:?}"),
+    };
+    assert!(!state(&key).holds_nothing());
+    let claim_us = state(&key).claims_end_after_us(NOW_US);
+    assert!(claim_us > 0);
+    // By a clock that went back the claim lasts no longer than it was made for.
+    let back = NOW_US - 20 * SECOND;
+    for at in most..10 {
+        assert!(reserve(&mut key, &b, &format!("b{at}"), back).0.allowed, "{at}");
+        assert_eq!(state(&key).claims_end_after_us(back), claim_us);
+    }
+    assert!(!reserve(&mut key, &b, "late", back).0.allowed);
+    // When it has ended, it is forgotten with the next change.
+    let later = back + claim_us;
+    let cancel = Hold::of_end(ReservationId::new("a0").unwrap());
+    let request = KeyOperation {
+        now_us: later,
+        operation: Operation::Cancel,
+        cost: 0,
+        headroom: 0,
+        hold: Some(&cancel),
+    };
+    assert!(a.decide(&mut key.states, request, None).0.allowed);
+    assert!(state(&key).parts.is_empty(), "{:?}", state(&key));
+}
