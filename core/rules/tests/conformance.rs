@@ -6,9 +6,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use polylimit_rules::algorithm::State;
+use polylimit_rules::codec::value::Written;
 use polylimit_rules::codec::{Bytes, PolicyCodec, States};
 use polylimit_rules::decision::Decision;
 use polylimit_rules::general::KeyOperation;
@@ -19,7 +21,11 @@ use polylimit_rules::quota::{Algorithm, Quota};
 use polylimit_rules::reservation::id::ReservationId;
 use polylimit_rules::reservation::list::{Hold, commit_cost};
 use polylimit_rules::transition::{Applied, Operation, PolicyRules};
+use polylimit_rules::wire::write_policy;
 use serde_json::Value;
+
+/// How often the sums of reservations sufficed.
+static HELD: AtomicUsize = AtomicUsize::new(0);
 
 fn cases(file: &str) -> Vec<Value> {
     let path = format!("{}/../../tests/conformance/{file}.json", env!("CARGO_MANIFEST_DIR"));
@@ -69,12 +75,20 @@ struct Key {
     rules: PolicyRules,
     history: History,
     states: States,
+    /// The same as Redis keeps it, under policies that its module decides.
+    value: Bytes,
 }
 
 impl Key {
     fn new(policy: Policy) -> Self {
         let states = policy.quotas().iter().map(State::fresh).collect();
-        Self { rules: PolicyRules::new(&policy), policy, history: History::default(), states }
+        Self {
+            rules: PolicyRules::new(&policy),
+            policy,
+            history: History::default(),
+            states,
+            value: Bytes::new(),
+        }
     }
 
     /// Replaces the policy's quotas, as a store does that keeps bytes.
@@ -102,6 +116,7 @@ impl Key {
 
     fn reset(&mut self, asked: &Value, now_us: u64, context: &str) {
         self.states = self.policy.quotas().iter().map(State::fresh).collect();
+        self.value.clear();
         let view = self.rules.view(&self.states, now_us);
         assert_answer(
             &asked["expect"],
@@ -121,7 +136,65 @@ impl Key {
         );
         self.compare_ways(rules, &before, operation, &decision, applied);
         self.through_bytes(operation.now_us);
+        if write_policy(&self.policy, Change::NONE).is_some() {
+            self.through_value(rules, operation, &decision, applied);
+        }
         (decision, applied)
+    }
+
+    /// The value of a key gives the same decisions, is the same whether all of it was read or its sums alone, and lives long enough.
+    fn through_value(
+        &mut self,
+        rules: &PolicyRules,
+        operation: KeyOperation<'_>,
+        decision: &Decision,
+        applied: Applied,
+    ) {
+        let now_us = operation.now_us;
+        let codec = PolicyCodec::new(&self.policy, Change::Past(&self.history));
+        let before = std::mem::take(&mut self.value);
+        let value = codec.cut(&before).unwrap();
+        let mut states = codec.states(&value, now_us).unwrap();
+        assert_eq!(
+            value.has_reservations(),
+            states.iter().any(|state| matches!(state, State::Reservations(_)))
+        );
+        let by_value = rules.decide(&mut states, operation, None);
+        assert_eq!((&by_value.0, by_value.1.spent), (decision, applied.spent), "{operation:?}");
+        let mut by_sums = Bytes::new();
+        let held = codec.change_held(rules, &value, operation, &mut by_sums);
+        let mut after = before.clone();
+        if by_value.1.written {
+            after.clear();
+            let written = Written::by(operation.operation, applied.spent, operation.cost);
+            let until_us = codec.write_value(&value, &states, written, now_us, &mut after);
+            if !after.is_empty() {
+                let expiry = rules.expiry(&states, now_us);
+                if expiry.after_us < u64::MAX {
+                    let ends_us = now_us + expiry.after_us;
+                    let longest_us = self.policy.quotas().iter().map(Quota::period_us).max().unwrap_or(0);
+                    // The numbers in front of reservations are bounds, which an ended one may have left.
+                    let is_exact = states.len() == self.policy.quotas().len();
+                    let most_us = if is_exact { ends_us + 3 * longest_us.max(10_000_000) } else { u64::MAX };
+                    assert!(
+                        (ends_us..=most_us).contains(&until_us),
+                        "{ends_us} {until_us} {operation:?} {states:?}"
+                    );
+                }
+                assert_eq!(codec.lives_until_us(&codec.cut(&after).unwrap()), until_us, "{operation:?}");
+            }
+            if let Some((_, held_until_us)) = held {
+                assert_eq!(held_until_us, until_us, "{operation:?}");
+            }
+        }
+        match held {
+            Some((spent, _)) => {
+                assert_eq!((&by_sums[..], spent), (&after[..], applied.spent), "{operation:?}");
+                HELD.fetch_add(1, Ordering::Relaxed);
+            }
+            None => assert!(by_sums.is_empty()),
+        }
+        self.value = after;
     }
 
     /// Whatever is asked about these states, there is one answer.
@@ -294,6 +367,7 @@ fn random_cases() {
 fn cases_of_reservations() {
     run("reservations");
     run("commits");
+    assert!(HELD.load(Ordering::Relaxed) > 100, "{HELD:?}");
 }
 
 #[test]
