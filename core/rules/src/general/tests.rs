@@ -397,3 +397,130 @@ fn slots_of_groups_are_claimed_for_a_time() {
     assert!(a.decide(&mut key.states, request, None).0.allowed);
     assert!(state(&key).parts.is_empty(), "{:?}", state(&key));
 }
+
+#[test]
+fn inspection_says_what_each_quota_counts() {
+    let mut key = Key::of("10/10s token_bucket; 3 concurrent; 0/s");
+    key.rules = PolicyRules::new(
+        &Policy::parse("p", "10/10s token_bucket; 3 concurrent; 20/10s fixed_window").unwrap(),
+    );
+    key.states[2] = State::fresh(&"20/10s fixed_window".parse().unwrap());
+    for (id, ttl) in [("a", 5), ("b", 2), ("c", 7)] {
+        assert!(key.ask_for(Operation::Reserve, 2, NOW_US, &hold(id, ttl * SECOND)).0.allowed);
+    }
+    let _ = key.ask(Operation::Charge, 1, NOW_US);
+    let inspection = key.rules.inspect(&key.states, NOW_US, 1, 0);
+    let used: Vec<u64> = inspection.quotas.iter().map(|quota| quota.used).collect();
+    assert_eq!(used, [1, 3, 1]);
+    let waits: Vec<Option<u64>> = inspection.quotas.iter().map(|quota| quota.retry_after_us).collect();
+    assert_eq!(waits, [Some(0), Some(2 * SECOND), Some(0)]);
+    let admits: Vec<bool> = inspection.quotas.iter().map(|quota| quota.admits).collect();
+    assert_eq!(admits, [true, false, true]);
+    assert_eq!((inspection.allowed, inspection.cause), (false, Some(Cause::Concurrency)));
+    assert_eq!((inspection.held.units, inspection.held.alive), (6, 3));
+    assert_eq!(inspection.reservations_end_after_us, 7 * SECOND);
+    // With headroom a slot is kept, and so is free later.
+    let waits = key.rules.inspect(&key.states, NOW_US, 1, 34).quotas[1].retry_after_us;
+    assert_eq!(waits, Some(7 * SECOND));
+    assert_eq!(key.rules.inspect(&key.states, NOW_US, 11, 0).quotas[0].retry_after_us, None);
+
+    let mut key = Key::of_policy(&penalized("2/hour fixed_window"));
+    let inspection = key.rules.inspect(&key.states, NOW_US, 1, 0);
+    assert_eq!((inspection.blocked_for_us, inspection.expires_after_us), (0, Some(0)));
+    let _ = key.ask(Operation::Charge, 2, NOW_US);
+    let _ = key.ask(Operation::Check, 1, NOW_US);
+    assert_eq!(key.rules.inspect(&key.states, NOW_US, 1, 0).record.count, 1);
+    let _ = key.ask(Operation::Check, 1, NOW_US);
+    let inspection = key.rules.inspect(&key.states, NOW_US + SECOND, 1, 0);
+    assert_eq!((inspection.blocked_for_us, inspection.cause), (4 * SECOND, Some(Cause::Blocked)));
+    // What no longer counts is forgotten.
+    assert_eq!(key.rules.inspect(&key.states, NOW_US + 40 * SECOND, 1, 0).record.level, 0);
+
+    let policy = grouped("100/10s token_bucket");
+    let mut key = Key::of_policy(&policy);
+    let _ = key.ask(Operation::Charge, 40, NOW_US);
+    assert_eq!(key.rules.inspect(&key.states, NOW_US, 1, 0).quotas[0].used, 40);
+    assert_eq!(key.rules.inspect(&key.states, NOW_US + SECOND, 1, 0).quotas[0].used, 30);
+}
+
+#[test]
+fn penalty_counts_denials_by_quotas_only() {
+    let mut key = Key::of_policy(&penalized("2/hour fixed_window; 1 concurrent"));
+    let count = |key: &Key| key.rules.inspect(&key.states, NOW_US, 0, 0).record.count;
+    let reserve = |key: &mut Key, id: &str, cost| {
+        key.ask_for(Operation::Reserve, cost, NOW_US, &hold(id, 3_600 * SECOND))
+    };
+    assert!(reserve(&mut key, "a", 1).0.allowed);
+    let (denied, _) = reserve(&mut key, "b", 1);
+    assert_eq!((denied.cause, count(&key)), (Some(Cause::Concurrency), 0));
+    // What can never be admitted is not counted, and neither is a peek.
+    let (denied, _) = key.ask(Operation::Check, 3, NOW_US);
+    assert_eq!((denied.cause, count(&key)), (Some(Cause::Quota), 0));
+    let (denied, _) = key.ask(Operation::Peek, 2, NOW_US);
+    assert_eq!((denied.cause, count(&key)), (Some(Cause::Quota), 0));
+    let (denied, applied) = key.ask(Operation::Check, 2, NOW_US);
+    assert_eq!((denied.cause, count(&key), applied.written), (Some(Cause::Quota), 1, true));
+    let (denied, _) = key.ask(Operation::Check, 2, NOW_US);
+    assert_eq!(denied.cause, Some(Cause::Blocked));
+    // A blocked key takes nothing, and its denials do not count.
+    let (taken, applied) = key.ask(Operation::Take, 1, NOW_US + SECOND);
+    assert!(taken.allowed && applied.spent == 0);
+    let (denied, applied) = key.ask(Operation::Check, 1, NOW_US + SECOND);
+    assert_eq!((denied.cause, applied.written), (Some(Cause::Blocked), false));
+    assert_eq!(key.ask(Operation::Peek, 1, NOW_US + SECOND).0.cause, Some(Cause::Blocked));
+    // Nothing blocks a request that costs nothing.
+    assert!(key.ask(Operation::Check, 0, NOW_US + SECOND).0.allowed);
+    // The block ends after 5 s.
+    assert_eq!(key.ask(Operation::Peek, 1, NOW_US + 5 * SECOND - 1).0.cause, Some(Cause::Blocked));
+    let waits = key.ask(Operation::Check, 1, NOW_US + 2 * SECOND).0;
+    assert_eq!(waits.retry_after_us(), Some(3 * SECOND));
+    // A peek asks for a slot as well.
+    assert_eq!(key.ask(Operation::Peek, 1, NOW_US + 5 * SECOND).0.cause, Some(Cause::Concurrency));
+    assert!(key.ask(Operation::Check, 1, NOW_US + 5 * SECOND).0.allowed);
+}
+
+#[test]
+fn repeated_reserve_and_commit_say_so() {
+    let mut key = Key::of("10/hour token_bucket");
+    let reserve = Hold { remember_us: 60 * SECOND, ..hold("r", 10 * SECOND) };
+    let first = key.ask_for(Operation::Reserve, 4, NOW_US, &reserve).0;
+    assert!(first.allowed && !first.repeated && first.remaining() == 6);
+    let again = key.ask_for(Operation::Reserve, 4, NOW_US, &reserve).0;
+    assert!(again.allowed && again.repeated && again.remaining() == 6);
+    let end = Hold::of_end(reserve.id);
+    let commit = key.ask_for(Operation::Commit, 4, NOW_US, &end).0;
+    assert!(commit.allowed && !commit.repeated && commit.remaining() == 6);
+    let commit = key.ask_for(Operation::Commit, 4, NOW_US, &end).0;
+    assert!(!commit.allowed && commit.repeated && commit.remaining() == 6);
+    // A reserve with the id charges nothing, nor does its commit.
+    assert!(key.ask_for(Operation::Reserve, 9, NOW_US, &reserve).0.allowed && key.left(NOW_US) == 6);
+    let commit = key.ask_for(Operation::Commit, 9, NOW_US, &end).0;
+    assert!(commit.allowed && commit.repeated && commit.remaining() == 6);
+    // After its time the id is forgotten.
+    let commit = key.ask_for(Operation::Commit, 4, NOW_US + 60 * SECOND, &end).0;
+    assert!(!commit.allowed && !commit.repeated);
+    // One that asks for no memory is forgotten at once.
+    let plain = hold("p", 10 * SECOND);
+    assert!(key.ask_for(Operation::Reserve, 1, NOW_US, &plain).0.allowed);
+    let end = Hold::of_end(plain.id);
+    assert!(key.ask_for(Operation::Commit, 1, NOW_US, &end).0.allowed);
+    let commit = key.ask_for(Operation::Commit, 1, NOW_US, &end).0;
+    assert!(!commit.allowed && !commit.repeated);
+}
+
+#[test]
+fn crossing_a_limit_is_said_of_the_request_that_does() {
+    let mut key = Key::of("4/hour fixed_window excess=4; 1 concurrent");
+    let reserve = |key: &mut Key, id: &str, cost| {
+        let decision = key.ask_for(Operation::Reserve, cost, NOW_US, &hold(id, 10 * SECOND)).0;
+        let _ = key.ask_for(Operation::Cancel, 0, NOW_US, &hold(id, 0));
+        (decision.crossed(), decision.over())
+    };
+    assert_eq!(reserve(&mut key, "a", 4), (false, 0));
+    assert_eq!(reserve(&mut key, "b", 5), (true, 1));
+    let mut check = |cost| {
+        let decision = key.ask(Operation::Check, cost, NOW_US).0;
+        (decision.crossed(), decision.over())
+    };
+    assert_eq!((check(3), check(2), check(1)), ((false, 0), (true, 1), (false, 2)));
+}

@@ -156,4 +156,48 @@ mod tests {
             }
         }
     }
+
+    /// The bound is the least: a microsecond more, or a tick, may admit them.
+    #[test]
+    fn so_many_units_may_be_admitted_in_the_least_time() {
+        for text in [
+            "10/s token_bucket",
+            "10/s token_bucket step=5",
+            "20/s token_bucket step=10 burst=7",
+            "10/s",
+            "10/s fixed_window",
+            "10/s buckets=1",
+            "6/s buckets=4",
+            "10/s sliding_log",
+            "7/h leaky_bucket burst=3",
+        ] {
+            let quota: Quota = text.parse().unwrap();
+            for units in 1..200 {
+                let enough = Duration::from_micros(quota.least_span_us(units) + 1);
+                assert!(quota.most_admitted(enough) >= units, "{text}: {units} in {enough:?}");
+            }
+        }
+        let frozen: Quota = "0/s sliding_log".parse().unwrap();
+        assert_eq!((frozen.least_span_us(5), frozen.most_admitted(Duration::from_secs(9))), (0, 0));
+        let slots: Quota = "4 concurrent".parse().unwrap();
+        assert_eq!((slots.least_span_us(5), slots.most_admitted(Duration::from_secs(9))), (0, u64::MAX));
+        let frozen: Quota = "0 concurrent".parse().unwrap();
+        assert_eq!(frozen.most_admitted(Duration::from_secs(9)), 0);
+    }
+
+    #[test]
+    fn units_count_in_full_for_a_time() {
+        for (text, expected) in [
+            ("10/s token_bucket", None),
+            ("10/s leaky_bucket", None),
+            ("10/s token_bucket step=5", None),
+            ("4 concurrent", None),
+            ("10/s fixed_window", Some(1_000_000)),
+            ("10/s sliding_log", Some(1_000_000)),
+            ("10/s buckets=4", Some(750_000)),
+            ("10/s buckets=1", Some(0)),
+        ] {
+            assert_eq!(text.parse::<Quota>().unwrap().forgets_after_us(), expected, "{text}");
+        }
+    }
 }

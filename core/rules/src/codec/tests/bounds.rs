@@ -214,3 +214,137 @@ fn log_of_impossible_numbers_is_malformed() {
         assert!(log(NOW_US, width, &[(0, 3)]).is_none(), "{width}");
     }
 }
+
+/// A record with a length, of a key or of a quota that groups share.
+fn with_length(form: u8, tag: Tag, content: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(content.len()).unwrap().to_be_bytes();
+    [&[form][..], &tag.0, &length[1..], content].concat()
+}
+
+#[test]
+fn numbers_of_groups_have_bounds() {
+    use crate::groups::{Group, GroupTable};
+    use crate::quota::shares::MAX_PLACE;
+    let group = Group { name: "a".into(), weight: 1, minimum: 50, maximum: 100 };
+    let table = std::sync::Arc::new(GroupTable::new([group]).unwrap());
+    let policy = policy("5/m token_bucket").with_groups(Some(&table)).unwrap();
+    let (codec, tag) = (PolicyCodec::new(&policy, Change::NONE), Tag::of(&policy.quotas()[0]));
+    let (debt, served) = (1 << 53, 2 * MAX_PLACE);
+    let bounds: [(u64, u64, usize); 14] = [
+        (0, MAX_US, 7),
+        (0, 0, 1),
+        (0, 1_000_000_000_000, 5),
+        (0, (1 << 48) - 1, 6),
+        (0, debt, 7),
+        (1, 1, 1),
+        (0, u64::from(u32::MAX), 4),
+        (0, debt, 7),
+        (0, (1 << 40) - 1, 5),
+        (0, debt, 7),
+        (0, (1 << 40) - 1, 5),
+        (served - MAX_PLACE, served + MAX_PLACE, 7),
+        (0, (1 << 40) - 1, 5),
+        (0, MAX_US, 7),
+    ];
+    let is_read = |changed: usize, to: u64| {
+        let mut content = Bytes::new();
+        for (at, (_, most, width)) in bounds.iter().enumerate() {
+            put(&mut content, if at == changed { to } else { *most }, *width);
+        }
+        codec.read(&with_length(9, tag, &content), NOW_US).is_ok()
+    };
+    for (at, (least, most, width)) in bounds.iter().enumerate() {
+        assert!(is_read(at, *least) && is_read(at, *most), "{at}");
+        assert!(*least == 0 || !is_read(at, least - 1), "{at}");
+        let widest = u64::MAX >> (64 - 8 * width);
+        assert!(*most == widest || (!is_read(at, most + 1) && !is_read(at, widest)), "{at}");
+    }
+}
+
+#[test]
+fn blocks_are_read_as_they_were_written_and_brought_into_their_bounds() {
+    use crate::codec::has_blocks;
+    use crate::penalty::BlockRecord;
+    let codec = PolicyCodec::new(&policy("5/m fixed_window"), Change::NONE);
+    let content = |until_us, level| {
+        let mut content = Bytes::new();
+        for (number, width) in [(until_us, 7), (9_000, 6), (NOW_US, 7), (300, 2), (level, 1)] {
+            put(&mut content, number, width);
+        }
+        content
+    };
+    let read = |bytes: &[u8]| {
+        let states = codec.read(bytes, NOW_US).unwrap();
+        assert_eq!(states.len(), 2);
+        match &states[1] {
+            State::Block(record) => (**record, written(&codec, &states).to_vec()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let bytes = with_length(7, Tag::OF_KEY, &content(NOW_US + 9_000, 3));
+    let record =
+        BlockRecord { until_us: NOW_US + 9_000, length_us: 9_000, since_us: NOW_US, count: 300, level: 3 };
+    assert_eq!(read(&bytes), (record, bytes.clone()));
+    let beyond = read(&with_length(7, Tag::OF_KEY, &content(MAX_US + 1, 200))).0;
+    assert_eq!((beyond.until_us, beyond.level), (MAX_US, BlockRecord::MAX_LEVEL));
+    let longer = [&content(NOW_US, 3)[..], &[0]].concat();
+    assert_eq!(codec.read(&with_length(7, Tag::OF_KEY, &longer), NOW_US).unwrap_err(), Unreadable::Malformed);
+    assert!(has_blocks(&bytes) && !has_blocks(&[]) && !has_blocks(&bytes[..9]));
+    assert!(has_blocks(&[&later(10, Tag::OF_KEY, 1, b""), &bytes[..]].concat()));
+    // Nothing is written of an empty record.
+    let mut states = codec.read(&[], NOW_US).unwrap();
+    states.push(State::Block(Box::default()));
+    assert!(written(&codec, &states).is_empty());
+}
+
+#[test]
+fn records_of_a_key_have_no_tag() {
+    let codec = PolicyCodec::new(&policy("5/m fixed_window"), Change::NONE);
+    for form in 6..=8 {
+        let mut unknown = Vec::new();
+        let bytes = with_length(form, Tag([0, 0, 0, 7]), &[0; 23]);
+        let states = codec.read_and_keep(&bytes, NOW_US, &mut unknown).unwrap();
+        assert_eq!((states.len(), unknown), (1, bytes), "{form}");
+    }
+    let one = [
+        &[0, 1][..],
+        &[0; 28],
+        &NOW_US.to_be_bytes()[1..],
+        &[0, 0, 0, 0, 9],
+        &[0, 0, 0, 0, 4],
+        &[0, 0, 0, 0, 0],
+        &[2],
+        b"id",
+    ]
+    .concat();
+    for (form, is_commit) in [(6, false), (8, true)] {
+        let states = codec.read(&with_length(form, Tag::OF_KEY, &one), NOW_US).unwrap();
+        let (list, commits) = match &states[1] {
+            State::Reservations(list) => (list, false),
+            State::Commits(list) => (list, true),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!((list.0.len(), list.0[0].units, commits), (1, 4, is_commit));
+        let mut out = Bytes::new();
+        crate::codec::record::write_reservations(list, &mut out);
+        assert_eq!((&out[..2], &out[30..]), (&one[..2], &one[30..]));
+        // The numbers in front: when the last was made, the first and the last end, and the units.
+        let numbers: Vec<u64> = (0..4).map(|at| Reader(&out[2 + 7 * at..]).number(7).unwrap()).collect();
+        assert_eq!(numbers, [NOW_US - 9, NOW_US, NOW_US, 4]);
+        let cut = with_length(form, Tag::OF_KEY, &one[..one.len() - 1]);
+        assert_eq!(codec.read(&cut, NOW_US).unwrap_err(), Unreadable::Malformed);
+    }
+}
+
+#[test]
+fn history_keeps_the_last_eight() {
+    use crate::history::History;
+    let numbered = |limit: u64| policy(&format!("{limit}/m"));
+    let mut history = History::default();
+    for limit in 1..=20 {
+        history = history.then(&numbered(limit), limit);
+        let limits: Vec<u64> = history.iter().map(|past| past.policy.quotas()[0].limit()).collect();
+        assert_eq!(limits, (limit.saturating_sub(7).max(1)..=limit).collect::<Vec<_>>());
+        assert_eq!(history.last().unwrap().at_us, limit);
+    }
+}
