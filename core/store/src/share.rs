@@ -45,3 +45,38 @@ impl From<f64> for Ppm {
         Self((share * f64::from(WHOLE)).round() as u32)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn share_is_a_decimal_number() {
+        for (text, parts) in [
+            ("0.25", 250_000),
+            ("1", WHOLE),
+            ("0", 0),
+            ("0.000001", 1),
+            ("2.5", 2_500_000),
+            ("1.000000", WHOLE),
+        ] {
+            assert_eq!(Ppm::read(text), Some(Ppm(parts)), "{text}");
+        }
+        for text in
+            ["", ".", ".5", "1.", "0.0000001", "+1", "-1", "1e3", "0.+5", "5000", "4294.967296", "1.2.3"]
+        {
+            assert_eq!(Ppm::read(text), None, "{text}");
+        }
+        let allowed = |parts| Ppm(parts).is_allowed();
+        assert!(!allowed(0) && allowed(1) && allowed(WHOLE) && !allowed(WHOLE + 1));
+        assert_eq!(
+            (Ppm::from(0.25), Ppm::from(0.000_000_6), Ppm::from(1.0)),
+            (Ppm(250_000), Ppm(1), Ppm::ALL)
+        );
+        assert!(
+            !Ppm::from(f64::NAN).is_allowed()
+                && !Ppm::from(-1.0).is_allowed()
+                && !Ppm::from(9.0).is_allowed()
+        );
+    }
+}

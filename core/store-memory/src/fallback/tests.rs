@@ -167,6 +167,9 @@ fn penalty_stays() {
 const ID: PolicyId = PolicyId(3);
 const START_US: u64 = 1_700_000_000_000_000;
 
+/// The quotas of a store that keeps those of its fallback with its own.
+struct Wrapped(PreparedQuotas);
+
 /// A fallback with half of each limit, and the whole policy.
 struct Outages {
     fallback: Fallback,
@@ -177,7 +180,9 @@ struct Outages {
 impl Outages {
     fn of(quotas: &str) -> Self {
         let clock = polylimit_runtime::clock::ManualClock::new(START_US).unwrap();
-        let fallback = Fallback::new(Ppm(500_000), clock.clone().into(), 100, |quotas| Some(quotas));
+        let fallback = Fallback::new(Ppm(500_000), clock.clone().into(), 100, |quotas| {
+            quotas.of::<Wrapped>().map(|it| &it.0)
+        });
         let policy = Policy::parse("a", quotas).unwrap();
         fallback.set_policy(ID, &policy);
         Self { fallback, policy, clock }
@@ -220,6 +225,8 @@ fn fallback_follows_what_the_store_has_spent() {
     // Half of 20, without the 4 that were charged first.
     assert_eq!(followed(Operation::Check, 3, true, 3), 3);
     assert_eq!(followed(Operation::Check, 3, false, 0), 6);
+    // What the share does not admit was spent as well.
+    assert_eq!(followed(Operation::Check, 9, true, 9), 0);
     assert_eq!(followed(Operation::Take, 5, true, 2), 4);
     assert_eq!(followed(Operation::Take, 5, true, 0), 6);
     assert_eq!(followed(Operation::Peek, 3, true, 0), 6);
@@ -404,7 +411,7 @@ fn reservations_that_have_ended_do_not_accumulate() {
     assert!(!has(1_000) && has(3_000) && !has(2_000));
     (4_000..5_500).for_each(|number| add(number, START_US + 2 * longest_us));
     // 1,024 recent ones were kept then, so that the next look is at twice the number.
-    add(5_500, START_US + 3 * longest_us);
+    (5_500..5_510).for_each(|number| add(number, START_US + 3 * longest_us));
     assert!(has(4_000));
 }
 
@@ -429,7 +436,7 @@ fn child_begins_without_states_and_with_the_policies() {
 fn effective_quotas_are_cut_as_well() {
     let outages = Outages::of("6/day fixed_window");
     let larger = Policy::parse("a", "20/day fixed_window").unwrap();
-    let prepared = outages.fallback.prepare_quotas(ID, &larger);
+    let prepared = PreparedQuotas::new(Wrapped(outages.fallback.prepare_quotas(ID, &larger)));
     let of_key = |cost| Charge { effective: Some(&prepared), ..charge(Operation::Check, cost) };
     let charges = |cost| [(Outage::Fallback, larger.quotas(), of_key(cost))];
     let start = |cost| outages.fallback.start(&charges(cost), Degradation::Late).unwrap().remove(0);
