@@ -151,6 +151,7 @@ class ReadmeTest {
     fun `the README has no other examples`() =
         Page("README.md").isMadeOf(
             "kotlin" to "src/test/kotlin/readme/ReadmeTest.kt",
+            "kotlin" to "src/test/kotlin/readme/KtorReadmeTest.kt",
             "java" to "src/test/java/readme/JavaReadme.java",
             "java" to "src/test/java/readme/JavaWebFlux.java",
             "java" to "src/test/java/readme/JavaGrpc.java",
