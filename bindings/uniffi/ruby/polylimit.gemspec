@@ -18,7 +18,7 @@ Gem::Specification.new do |spec|
   spec.add_dependency 'logger', '~> 1.4'
   spec.homepage = 'https://polylimit.dev'
   # The frameworks are the program's, and none of them is needed: the library refuses other versions where it meets them.
-  frameworks = Polylimit::FRAMEWORKS.to_h { |name, (oldest, too_new)| ["#{name.downcase}_versions", ">= #{oldest}, < #{too_new}"] }
+  frameworks = Polylimit::FRAMEWORKS.merge(Polylimit::LIMITED_INSIDE).to_h { |name, (oldest, too_new)| ["#{name.downcase.tr(' ', '')}_versions", ">= #{oldest}, < #{too_new}"] }
   spec.metadata = { 'homepage_uri' => spec.homepage, 'rubygems_mfa_required' => 'true', **frameworks }
   # Only what publishes knows its address.
   spec.metadata['source_code_uri'] = ENV['POLYLIMIT_REPOSITORY'] if ENV['POLYLIMIT_REPOSITORY']

@@ -79,7 +79,7 @@ def write(rows: list[Row]) -> None:
 
 
 #: Frameworks whose versions are those of the machine or of its system's packages: the page says which the last run had.
-_OF_THE_MACHINE = ("caddy", "fetch", "nginx", "rack", "rails", "sinatra")
+_OF_THE_MACHINE = ("caddy", "fetch", "grape", "nginx", "rack", "rails", "sinatra")
 
 
 def check(rows: list[Row]) -> str | None:

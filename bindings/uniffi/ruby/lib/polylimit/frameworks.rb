@@ -3,6 +3,8 @@
 module Polylimit
   # The frameworks that the middleware and the limits of handlers are made for: the oldest version, and the first one that is too new.
   FRAMEWORKS = { 'Rack' => %w[2.2 4], 'Rails' => %w[6.1 9], 'Sinatra' => %w[3 5] }.freeze
+  # The same for those that are checked only where a program limits in them.
+  LIMITED_INSIDE = { 'Grape' => %w[1.6 2], 'Sidekiq' => %w[6.4 9], 'Active Job' => %w[6.1 9] }.freeze
 
   # Which frameworks the program has.
   module Frameworks
@@ -11,7 +13,7 @@ module Polylimit
     # Refuses versions among those that are loaded that the library was not made for, before a request finds out.
     def check(loaded = Frameworks.loaded)
       loaded.each do |name, version|
-        oldest, too_new = FRAMEWORKS.fetch(name)
+        oldest, too_new = FRAMEWORKS.fetch(name) { LIMITED_INSIDE.fetch(name) }
         next if Gem::Version.new(version).between?(Gem::Version.new(oldest), Gem::Version.new("#{too_new}.a"))
 
         raise InvalidArgument, "#{name} is #{version}: allowed is #{oldest} or newer, below #{too_new}: use a version between them, or " \

@@ -31,7 +31,7 @@ module Polylimit
     def initialize(app, event_key: nil, format_suffix: nil, **options)
       Frameworks.check
       @app = app
-      @guard = Guard.new(RackEnv::Maker.new(RackEnv, format_suffix), **options)
+      @guard = Guard.new(RackEnv::Maker.new(reader, format_suffix), **options)
       @events = RackEvents.new(event_key)
     end
 
@@ -49,13 +49,23 @@ module Polylimit
 
     private
 
+    # What reads requests.
+    def reader
+      RackEnv
+    end
+
+    # The status of the response that something around makes of an error.
+    def status_of(_error)
+      500
+    end
+
     def pass(env, passage)
       return @app.call(env) unless passage
 
       begin
         response = @app.call(env)
-      rescue StandardError
-        passage.failed(500)
+      rescue StandardError => e
+        passage.failed(status_of(e))
         raise
       end
       passage.finished(*response)
