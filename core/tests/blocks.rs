@@ -103,6 +103,7 @@ const COVERED: &[(&str, &str, &str)] = &[
     ("docs/recipes/webhooks.md", "ruby", "tests/recipes/recipes_test.rb"),
     ("docs/recipes/outgoing-calls.md", "ruby", "tests/recipes/recipes_test.rb"),
     ("docs/recipes/background-jobs.md", "ruby", "tests/recipes/recipes_test.rb"),
+    ("docs/recipes/task-queues.md", "ruby", "tests/recipes/recipes_test.rb"),
     // The same blocks as in the pages of the languages.
     ("README.md", "python", "core/tests/docs.rs"),
     ("docs/start.md", "python", "core/tests/docs.rs"),

@@ -5,6 +5,7 @@ require 'minitest/autorun'
 require 'rack/mock'
 require 'rack/utils'
 require 'socket'
+require 'stringio'
 require 'tmpdir'
 
 # The Ruby of the recipes, each page's program as it stands there, with a real Redis and real frameworks.
@@ -106,6 +107,66 @@ class RecipesTest < Minitest::Test
       assert_equal '12.50', recipe('outgoing-calls.md', 'https://api.example.com/' => address).balance('alice')
       assert_equal 2, requests.call
     end
+  end
+
+  # The program of a task queue, on the server of the tests: its keys and Sidekiq's are of this run.
+  def task_queue(name)
+    text = File.read(File.join(PAGES, 'task-queues.md'))
+    program = text[/^\*\*#{name}\*\*\n\n```ruby\n(.*?)^```$/m, 1]
+    assert_includes program, 'redis://localhost:6379'
+    program.sub('redis://localhost:6379', store(name))
+  end
+
+  def store(name)
+    "#{ENV.fetch('POLYLIMIT_REDIS')}&prefix=ruby-#{name.delete(' ')}-#{Process.pid}"
+  end
+
+  # With both slots of a tenant taken, its job comes back and that of another one runs.
+  def assert_comes_back(name, exported, enqueue)
+    policies = { exports: '2 concurrent; 100/day' }
+    limiter = Polylimit::Limiter.new(store(name), policies: policies)
+    slots = Array.new(2) { limiter.reserve('acme', policy: :exports) }
+    %w[acme globex acme].each(&enqueue)
+    wait_until { exported.call.include?('exported globex') }
+    refute_includes exported.call, 'exported acme'
+    slots.each(&:cancel)
+    wait_until { exported.call.scan('exported acme').size == 2 }
+    wait_until { limiter.peek('acme', policy: :exports).remaining == 98 }
+  end
+
+  def wait_until
+    deadline = Process.clock_gettime(Process::CLOCK_MONOTONIC) + 120
+    until yield
+      flunk 'not in 120 s' if Process.clock_gettime(Process::CLOCK_MONOTONIC) > deadline
+      sleep 0.05
+    end
+  end
+
+  def test_jobs_of_sidekiq_over_the_limit_come_back
+    url = ENV.fetch('POLYLIMIT_REDIS')[/\A[^?]+/].chomp('/')
+    jobs, log = %w[jobs.rb log].map { |name| File.join(FOLDER, name) }
+    often = 'Sidekiq.configure_server { |config| (config.respond_to?(:options) ? config.options : config)[:poll_interval_average] = 1 }'
+    File.write(jobs, "$stdout.sync = true\n#{task_queue('Sidekiq')}#{often}\n")
+    environment = { 'REDIS_URL' => "#{url}/8", 'RUBYLIB' => $LOAD_PATH.join(':') }
+    worker = spawn(environment, RbConfig.ruby, '-W:no-deprecated', '-S', 'sidekiq', '-r', jobs, '-c', '2', %i[out err] => log)
+    send_job = lambda do |tenant|
+      assert system(environment, RbConfig.ruby, '-W:no-deprecated', '-e', "require #{jobs.dump}; ExportJob.perform_async(#{tenant.dump})", err: File::NULL)
+    end
+    assert_comes_back('Sidekiq', -> { File.read(log) }, send_job)
+  ensure
+    Process.kill(:KILL, worker)
+    Process.wait(worker)
+  end
+
+  def test_jobs_of_active_job_over_the_limit_come_back
+    log = StringIO.new
+    stdout, $stdout = $stdout, log
+    eval(task_queue('Active Job'), TOPLEVEL_BINDING) # rubocop:disable Security/Eval
+    ::ActiveJob::Base.logger = nil
+    ::ActiveJob::Base.queue_adapter = :async
+    assert_comes_back('Active Job', -> { log.string }, ->(tenant) { ::ExportJob.perform_later(tenant) })
+  ensure
+    $stdout = stdout
   end
 
   def test_jobs_beyond_the_slots_go_back_to_the_queue

@@ -1,6 +1,7 @@
 # frozen_string_literal: true
 
 require 'action_controller'
+require 'active_job'
 require 'active_support'
 require 'active_support/cache'
 require 'minitest/autorun'
@@ -12,6 +13,8 @@ require 'rack/mock'
 require 'sinatra/base'
 require 'socket'
 require_relative 'own_redis'
+
+ActiveJob::Base.logger = nil
 
 # The examples of the pages run one after the other, as they would in a config.ru.
 class DocumentationTest < Minitest::Test
@@ -49,6 +52,9 @@ class DocumentationTest < Minitest::Test
     login = -> { ::Rack::MockRequest.new(App).post('/login', 'REMOTE_ADDR' => client, 'HTTP_HOST' => 'localhost').status }
     assert_equal [200] * 5 + [429], (Array.new(6) { login.call })
     assert_includes SessionsController.ancestors, Polylimit::Rails
+    user = { 'HTTP_AUTHORIZATION' => "Basic #{["#{client.tr(':', '-')}:secret"].pack('m0')}" }
+    assert_equal [200] * 5 + [429], (Array.new(6) { ::Rack::MockRequest.new(ShopAPI).get('/a/items', user).status })
+    assert_equal 1, ExportJob.polylimits.size
   end
 
   # On a server that admits no connection without them.
