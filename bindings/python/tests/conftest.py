@@ -9,8 +9,23 @@ import pytest
 import uvloop
 from redis_server import RedisServer
 
+# Its assertions are shown as those of tests are.
+pytest.register_assert_rewrite("guard_cases")
+
 #: LiteLLM needs packages in versions of its own, so target/python-venv is without it: `versions.py` runs its tests.
 collect_ignore = [] if importlib.util.find_spec("litellm") else ["test_litellm.py"]
+
+
+@pytest.fixture(scope="module")
+def broken_file():
+    """The file of a local store, which other users may read."""
+    from guard_cases import BROKEN
+
+    path = Path(f"/dev/shm/polylimit-{os.getuid()}-{BROKEN}")
+    path.touch()
+    path.chmod(0o640)
+    yield
+    path.unlink()
 
 
 @pytest.fixture
