@@ -12,8 +12,12 @@ from redis_server import RedisServer
 # Its assertions are shown as those of tests are.
 pytest.register_assert_rewrite("guard_cases")
 
-#: LiteLLM needs packages in versions of its own, so target/python-venv is without it: `versions.py` runs its tests.
-collect_ignore = [] if importlib.util.find_spec("litellm") else ["test_litellm.py"]
+#: LiteLLM and Sanic need packages in versions of their own, so target/python-venv is without them: `versions.py` runs
+#: their tests.
+OF_VERSIONS = {"litellm": ["test_litellm.py"], "sanic": ["test_guard_cases_sanic.py", "test_sanic.py"]}
+collect_ignore = [
+    file for package, files in OF_VERSIONS.items() if not importlib.util.find_spec(package) for file in files
+]
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ URL: no error, no ``repr``.
 Integrations are modules of their own, which import their library:
 
 ``polylimit.flask``, ``polylimit.quart``, ``polylimit.django``, ``polylimit.drf``, ``polylimit.fastapi``,
-``polylimit.litestar``, ``polylimit.aiohttp_server``, ``polylimit.asgi``
-    Limits for Flask, Quart, Django, its REST framework, FastAPI and Starlette, Litestar, the server of aiohttp, and any
-    other ASGI application.
+``polylimit.litestar``, ``polylimit.aiohttp_server``, ``polylimit.sanic``, ``polylimit.asgi``
+    Limits for Flask, Quart, Django, its REST framework, FastAPI and Starlette, Litestar, the server of aiohttp, Sanic,
+    and any other ASGI application.
 ``polylimit.grpc``
     Limits for calls of gRPC servers and their messages.
 ``polylimit.celery``, ``polylimit.rq``, ``polylimit.dramatiq``
