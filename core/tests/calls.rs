@@ -451,3 +451,39 @@ impl std::task::Wake for Woken {
         _ = self.0.send(());
     }
 }
+
+#[test]
+fn sleep_lasts_for_its_time_by_the_clock_of_the_limiter_or_until_that_is_closed() {
+    let clock = clock();
+    let limiter = limiter(&clock);
+    let (completions, woken) = completions();
+    let sleep = |seconds| Call::Sleep(Duration::from_secs(seconds));
+    assert_eq!(limiter.raw().try_call(&sleep(60)), None);
+    assert_eq!(completions.submit(&limiter, &sleep(60), 1), None);
+    assert_eq!(completions.submit(&limiter, &sleep(61), 2), None);
+    assert_eq!(completions.submit(&limiter, &sleep(61), 3), None);
+    assert!(completions.cancel(&3) && !completions.cancel(&3));
+    clock.advance(Duration::from_secs(60)).unwrap();
+    let mut answers = Vec::new();
+    while answers.is_empty() {
+        woken.recv_timeout(TIMEOUT).unwrap();
+        completions.drain(|tag, answer| answers.push((tag, answer)));
+    }
+    assert_eq!((answers, completions.pending()), (vec![(1, Ok(Answer::Ready))], 1));
+    std::thread::scope(|scope| {
+        let blocked = scope.spawn(|| limiter.blocking().raw().call(&sleep(3600)));
+        limiter.close();
+        assert_eq!(blocked.join().unwrap().unwrap_err().kind(), ErrorKind::Closed);
+    });
+    let mut closed = Vec::new();
+    while closed.is_empty() {
+        woken.recv_timeout(TIMEOUT).unwrap();
+        completions.drain(|tag, answer| closed.push((tag, answer.unwrap_err().kind())));
+    }
+    assert_eq!(closed, [(2, ErrorKind::Closed)]);
+    let limiter = Limiter::builder().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+    let slept = runtime.block_on(limiter.raw().call(&Call::Sleep(Duration::from_millis(1))));
+    assert_eq!(slept, Ok(Answer::Ready));
+    assert_eq!(limiter.blocking().raw().call(&Call::Sleep(Duration::from_millis(1))), Ok(Answer::Ready));
+}
