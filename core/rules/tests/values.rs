@@ -380,3 +380,95 @@ fn states_are_described_in_the_words_of_their_algorithms() {
     }
     assert!(of("70/month", 12).starts_with("12 of 70 "), "{}", of("70/month", 12));
 }
+
+#[test]
+fn decisions_and_usages_are_read_as_they_were_written() {
+    let waits = [Some(0), None];
+    let denied = Decision::from_parts(parts(&[USAGE, USAGE], &waits)).unwrap();
+    let text = serde_json::to_string(&denied).unwrap();
+    assert!(text.contains(r#""limit":10,"remaining":2,"over":1,"reset_after_us":7000000"#), "{text}");
+    assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), denied);
+    let delayed = DecisionParts { allowed: true, ..parts(&[USAGE], &[Some(0)]) };
+    let shadowed = DecisionParts { allowed: true, shadowed: true, ..parts(&[USAGE], &[Some(5)]) };
+    for parts in [delayed, shadowed] {
+        let decision = Decision::from_parts(parts).unwrap();
+        let text = serde_json::to_string(&decision).unwrap();
+        assert_eq!(serde_json::from_str::<Decision>(&text).unwrap(), decision, "{text}");
+    }
+    let verdict = denied.verdicts().next().unwrap();
+    assert_eq!(
+        (verdict.retry_after(), denied.verdicts().nth(1).unwrap().retry_after()),
+        (Some(Duration::ZERO), None)
+    );
+    let several = denied.several.as_ref().unwrap();
+    assert_eq!((several.usages().len(), several.denying().collect::<Vec<_>>()), (2, vec![false, true]));
+    assert!(Source::Store.asks_store() && Source::Deny.asks_store() && !Source::Configuration.asks_store());
+    assert!(!QuotaUsage { over: 3, ..USAGE }.crossed(2) && QuotaUsage { over: 3, ..USAGE }.crossed(3));
+    assert!(!QuotaUsage { over: 0, ..USAGE }.crossed(3));
+}
+
+#[test]
+fn settings_out_of_range_are_refused() {
+    use polylimit_rules::quota::Quota;
+    let read = |text: &str| text.parse::<Quota>();
+    for (text, excess) in [
+        ("10/s fixed_window excess=100%", Some(10)),
+        ("10/s fixed_window excess=101%", None),
+        ("10/s fixed_window excess=1000000000000", Some(1_000_000_000_000)),
+        ("10/s fixed_window excess=1000000000001", None),
+        ("10/s fixed_window excess=7", Some(7)),
+    ] {
+        let quota = read(text);
+        match excess {
+            Some(excess) => assert_eq!(quota.unwrap().excess(), excess, "{text}"),
+            None => assert!(quota.is_err(), "{text}"),
+        }
+    }
+    for text in
+        ["4 concurrent burst=3", "4 concurrent count_denied", "4 concurrent aligned", "4 concurrent excess=1"]
+    {
+        assert!(read(text).is_err(), "{text}");
+    }
+    assert!(
+        Quota::builder(4, Duration::from_secs(1)).algorithm("concurrency".parse().unwrap()).build().is_err()
+    );
+    let quota = read("10/2h token_bucket burst=7 excess=2").unwrap();
+    assert_eq!((quota.capacity(), quota.regular_capacity(), quota.excess()), (9, 7, 2));
+}
+
+#[test]
+fn ids_are_shown_and_costs_of_commits_are_their_own() {
+    use polylimit_rules::reservation::id::ReservationId;
+    use polylimit_rules::reservation::list::{AS_RESERVED, commit_cost};
+    let id = ReservationId::new("job-7").unwrap();
+    assert_eq!((id.to_string(), format!("{id:?}")), ("job-7".to_owned(), "ReservationId(job-7)".to_owned()));
+    assert_eq!(
+        (commit_cost(None), commit_cost(Some(3)), commit_cost(Some(AS_RESERVED))),
+        (AS_RESERVED, 3, AS_RESERVED + 1)
+    );
+}
+
+#[test]
+fn texts_of_the_module_have_bounds() {
+    use polylimit_rules::history::{Change, PastPolicy};
+    use polylimit_rules::wire::{MAX_LENGTH, WirePolicy, write_policy};
+    let policy = Policy::parse("policy", "10/s token_bucket").unwrap();
+    let past = |number: usize| {
+        let one = |at_us: usize| PastPolicy { policy: policy.clone(), at_us: at_us as u64 };
+        (0..number).map(one).collect::<Vec<_>>()
+    };
+    let text = write_policy(&policy, Change::Past(&past(8))).unwrap();
+    assert!(WirePolicy::read(&text).is_ok());
+    let last = text.lines().last().unwrap();
+    assert!(WirePolicy::read(&format!("{text}\n{last}")).is_err());
+    let (denials, within_us) = (3, 60_000_000);
+    let penalty = Penalty { denials, within_us, block_us: 1_000, max_us: 1_000, forget_us: within_us };
+    let text = write_policy(&policy.clone().with_penalty(Some(penalty)), Change::NONE).unwrap();
+    let line = text.lines().nth(1).unwrap();
+    assert!(WirePolicy::read(&text).is_ok() && WirePolicy::read(&format!("{text}\n{line}")).is_err());
+    // A text that is too long is refused for its length.
+    let refused = |length: usize| WirePolicy::read(&" ".repeat(length)).unwrap_err().to_string();
+    assert!(
+        refused(MAX_LENGTH + 1).contains("32769 bytes") && !refused(MAX_LENGTH).contains("bytes: allowed")
+    );
+}

@@ -493,3 +493,6 @@ fn lives_until_us(quota: &Quota, record: &[u8]) -> u64 {
     };
     read().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

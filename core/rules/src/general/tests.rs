@@ -524,3 +524,160 @@ fn crossing_a_limit_is_said_of_the_request_that_does() {
     };
     assert_eq!((check(3), check(2), check(1)), ((false, 0), (true, 1), (false, 2)));
 }
+
+/// Numbers that are changed while units are in use.
+#[test]
+fn bucket_of_other_numbers_takes_as_long_to_repay() {
+    use crate::algorithm::Rules;
+    for (before, after) in [
+        ("10/10s token_bucket", "30/10s token_bucket"),
+        ("7/9s token_bucket", "30/9s token_bucket"),
+        ("30/9s token_bucket", "7/9s token_bucket"),
+        ("1000000/52w token_bucket", "999983/52w token_bucket"),
+        ("999983/52w token_bucket", "7/52w token_bucket"),
+        ("10/10s leaky_bucket burst=10", "4/10s leaky_bucket burst=9"),
+    ] {
+        let mut key = Key::of(before);
+        let _ = key.ask(Operation::Charge, 5, NOW_US);
+        let resets_us = key.rules.view(&key.states, NOW_US).reset_after_us();
+        let mut other = Key::of(after);
+        other.states = key.states.clone();
+        let converted_us = other.rules.view(&other.states, NOW_US).reset_after_us();
+        // Rounded up to a tick of either.
+        assert!(
+            (resets_us..=resets_us + 2 * SECOND).contains(&converted_us),
+            "{before} {resets_us} {converted_us}"
+        );
+        assert!(
+            resets_us > 30 * SECOND || converted_us <= resets_us + 1,
+            "{before} {resets_us} {converted_us}"
+        );
+        // A clock that goes back is noticed by the numbers with which the state was written.
+        let rules = &other.rules.quotas[0].rules;
+        let at = |now_us| rules.rewind(&mut other.states[0].clone(), now_us);
+        assert!(!at(NOW_US) && !at(NOW_US + 1) && at(NOW_US - 40 * SECOND), "{before}");
+        let own = &key.rules.quotas[0].rules;
+        assert!(
+            !own.rewind(&mut key.states[0].clone(), NOW_US)
+                && own.rewind(&mut key.states[0].clone(), NOW_US - 40 * SECOND)
+        );
+    }
+    let mut key = Key::of("10/10s token_bucket");
+    let _ = key.ask(Operation::Charge, 5, NOW_US);
+    let other = Key::of("30/10s token_bucket");
+    assert!(other.rules.quotas[0].rules.rewind(&mut key.states[0].clone(), NOW_US - 1));
+}
+
+/// What a log remembers, however the clock goes.
+#[test]
+fn log_keeps_what_counts_and_forgets_the_rest() {
+    let mut key = Key::of("100/10s sliding_log");
+    let entries = |key: &Key| match &key.states[0] {
+        State::SlidingLog(log) => {
+            log.parts().1.map(|(at_us, _)| at_us - NOW_US + 10 * SECOND).collect::<Vec<_>>()
+        }
+        other => panic!("{other:?}"),
+    };
+    for at in [0, 2, 2, 5] {
+        assert!(key.ask(Operation::Check, 1, NOW_US + at * SECOND).0.allowed);
+    }
+    // Units of one time share an entry.
+    assert_eq!(entries(&key), [10, 12, 15].map(|at| at * SECOND));
+    // What is ahead of a clock that went back counts from now on; what is at its time stays.
+    let (_, applied) = key.ask(Operation::Charge, 0, NOW_US + 5 * SECOND);
+    assert!(!applied.written);
+    let _ = key.ask(Operation::Charge, 1, NOW_US + 2 * SECOND);
+    assert_eq!(entries(&key), [10, 12].map(|at| at * SECOND));
+    assert_eq!(key.left(NOW_US + 2 * SECOND), 95);
+    assert_eq!((key.left(NOW_US + 10 * SECOND - 1), key.left(NOW_US + 10 * SECOND)), (95, 96));
+    assert_eq!(key.left(NOW_US + 12 * SECOND), 100);
+    let state = |key: &Key| key.states[0].clone();
+    assert!(!state(&key).holds_nothing());
+    let _ = key.ask(Operation::Refund, 5, NOW_US + 2 * SECOND);
+    assert!(state(&key).holds_nothing());
+}
+
+/// A claim of a group counts for as long as its units take, and for a second more.
+#[test]
+fn claim_of_a_group_lasts_by_what_it_asked_for() {
+    let policy = grouped("100/10s token_bucket");
+    let (a, b) = (in_group(&policy, "a"), in_group(&policy, "b"));
+    let mut key = Key::of_policy(&policy);
+    let ask = |key: &mut Key, rules: &PolicyRules, operation, cost, now_us| {
+        let request = KeyOperation { now_us, operation, cost, headroom: 0, hold: None };
+        rules.decide(&mut key.states, request, None)
+    };
+    let claim = |key: &Key, now_us| match &key.states[0] {
+        State::Grouped(state) => state.claims_end_after_us(now_us),
+        other => panic!("{other:?}"),
+    };
+    let _ = ask(&mut key, &b, Operation::Charge, 85, NOW_US);
+    let mut claims = Vec::new();
+    for cost in [16, 25, 45, 90] {
+        let mut denied = Key { rules: a.clone(), states: key.states.clone() };
+        let (decision, applied) = ask(&mut denied, &a, Operation::Check, cost, NOW_US);
+        assert!(!decision.allowed && applied.written, "{cost}");
+        // 15 of the units are a's own: the others come at 10 a second.
+        let units = cost - 15;
+        claims.push(claim(&denied, NOW_US) - units * 100_000);
+        // What waits keeps units for the group that does.
+        let then = NOW_US + 2 * SECOND;
+        let left = |key: &Key| b.view(&key.states, then).remaining();
+        assert!(left(&denied) <= left(&key), "{cost}");
+        // The claim is behind a clock that went back no longer than it was made for.
+        let back = NOW_US - 50 * SECOND;
+        let before = claim(&denied, NOW_US);
+        let (_, applied) = ask(&mut denied, &a, Operation::Charge, 0, back);
+        assert!(applied.written && claim(&denied, back) <= before, "{cost}");
+    }
+    assert!(claims.iter().all(|claim_us| *claim_us == claims[0]), "{claims:?}");
+}
+
+/// Slots: a claim goes before groups that have more than their minimum, by their weights.
+#[test]
+fn slots_are_kept_for_groups_that_wait() {
+    let policy = grouped("20 concurrent");
+    let (a, b) = (in_group(&policy, "a"), in_group(&policy, "b"));
+    let mut key = Key::of_policy(&policy);
+    let reserve = |key: &mut Key, rules: &PolicyRules, id: String, now_us| {
+        let hold = hold(&id, 3_600 * SECOND);
+        let request =
+            KeyOperation { now_us, operation: Operation::Reserve, cost: 0, headroom: 0, hold: Some(&hold) };
+        rules.decide(&mut key.states, request, None).0.allowed
+    };
+    let left = |key: &Key, rules: &PolicyRules| {
+        let none = Reservations::default();
+        let found = key.states.iter().find_map(|state| match state {
+            State::Reservations(list) => Some(&**list),
+            _ => None,
+        });
+        rules.slots_beside(&key.states[..1], found.unwrap_or(&none), NOW_US).unwrap()
+    };
+    // Of 20 slots 6 are kept for a and 4 for b, as their minimums are.
+    let ((left_a, most_a), (left_b, most_b)) = (left(&key, &a), left(&key, &b));
+    assert_eq!((left_a, left_b), (most_a, most_b));
+    assert!(most_a > most_b && most_a < 20, "{most_a} {most_b}");
+    (0..most_a).for_each(|at| assert!(reserve(&mut key, &a, format!("a{at}"), NOW_US)));
+    assert_eq!(left(&key, &a).0, 0);
+    let kept = left(&key, &b).0;
+    assert_eq!(kept, 20 - most_a);
+    (0..kept).for_each(|at| assert!(reserve(&mut key, &b, format!("b{at}"), NOW_US)));
+    assert!(!reserve(&mut key, &b, "late".into(), NOW_US));
+    // Both wait for the slot that comes back: b has no more than its minimum, so it is b's.
+    assert!(!reserve(&mut key, &a, "more".into(), NOW_US));
+    let cancel = Hold::of_end(ReservationId::new("a0").unwrap());
+    let request = KeyOperation {
+        now_us: NOW_US,
+        operation: Operation::Cancel,
+        cost: 0,
+        headroom: 0,
+        hold: Some(&cancel),
+    };
+    assert!(a.decide(&mut key.states, request, None).0.allowed);
+    assert_eq!((left(&key, &a).0, left(&key, &b).0), (0, 1));
+    // After its claim it is anyone's.
+    let later = NOW_US + 3_000 * SECOND;
+    let mut other = Key { rules: a.clone(), states: key.states.clone() };
+    assert!(reserve(&mut other, &a, "later".into(), later));
+    assert!(reserve(&mut key, &b, "now".into(), NOW_US));
+}

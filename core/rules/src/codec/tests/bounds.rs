@@ -348,3 +348,31 @@ fn history_keeps_the_last_eight() {
         assert_eq!(history.last().unwrap().at_us, limit);
     }
 }
+
+/// A store that keeps states asks the history directly.
+#[test]
+fn states_run_out_as_their_records_do() {
+    use crate::history::{has_run_out, past_of, ran_out};
+    for (before, after, spent, ends_us) in [
+        ("7/s token_bucket", "9/s token_bucket", 3, 428_572),
+        ("2/s token_bucket step=1", "1/s token_bucket step=1", 2, 1_000_000),
+    ] {
+        let (before, after) = (policy(before), policy(after));
+        let mut states: States = before.quotas().iter().map(State::fresh).collect();
+        PolicyRules::new(&before).apply(&mut states, NOW_US, Operation::Charge, spent);
+        let quota = &after.quotas()[0];
+        let limit = before.quotas()[0].limit();
+        let has_ended = |at_us: u64| {
+            let past = [PastPolicy { policy: before.clone(), at_us }];
+            ran_out(&states[0], limit, quota, &past_of(quota, &past))
+        };
+        assert!(has_ended(NOW_US + ends_us) && !has_ended(NOW_US + ends_us - 1), "{before}");
+        assert!(!ran_out(&states[0], limit, quota, &[]), "{before}");
+        let is_stepped = quota.step().is_some();
+        assert_eq!(has_run_out(&states[0], limit, quota, NOW_US + ends_us), is_stepped, "{before}");
+        assert!(!has_run_out(&states[0], limit, quota, NOW_US + ends_us - 1), "{before}");
+    }
+    let window = policy("5/m fixed_window");
+    let fresh = State::fresh(&window.quotas()[0]);
+    assert!(!ran_out(&fresh, 5, &window.quotas()[0], &[]));
+}
