@@ -378,6 +378,13 @@ fn states_are_described_in_the_words_of_their_algorithms() {
     ] {
         assert_eq!(of(quotas, spent), text);
     }
+    let table = Arc::new(
+        GroupTable::new([Group { name: "a".into(), weight: 1, minimum: 50, maximum: 100 }]).unwrap(),
+    );
+    let policy = Policy::parse("p", "100/10s token_bucket").unwrap().with_groups(Some(&table)).unwrap();
+    let (rules, quota) = (PolicyRules::new(&policy), &policy.quotas()[0]);
+    let text = words(quota, &rules.quotas[0].rules, &State::fresh(quota), (40, 0), NOW_US);
+    assert_eq!(text, "40 of 100 in use by all groups, repays 10/s");
     assert!(of("70/month", 12).starts_with("12 of 70 "), "{}", of("70/month", 12));
 }
 

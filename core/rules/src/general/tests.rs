@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use super::*;
+use crate::algorithm::Rules;
 use crate::codec::States;
 use crate::decision::{Cause, Decision};
 use crate::groups::{Group, GroupTable};
@@ -278,6 +279,10 @@ fn what_is_empty_is_dropped() {
     assert!(!applied.written);
     let (_, applied) = key.ask_for(Operation::Block, 0, NOW_US, &Hold::of_block(6 * SECOND));
     assert!(applied.written);
+    let (_, applied) = key.ask_for(Operation::Block, 0, NOW_US + 2 * SECOND, &Hold::of_block(4 * SECOND));
+    assert!(!applied.written);
+    // A block by hand has no level that would be remembered.
+    assert_eq!(key.rules.expiry(&key.states, NOW_US).after_us, 6 * SECOND);
 }
 
 #[test]
@@ -297,6 +302,8 @@ fn reserve_with_the_id_of_a_commit_needs_no_units_in_a_denied_request() {
     assert!(key.rules.would_admit(&mut key.states, operation));
     let view = key.rules.view_admitted(&mut key.states, operation, None);
     assert!(view.allowed && !view.repeated, "{view:?}");
+    let slot = KeyOperation { cost: 0, ..operation }.as_peek();
+    assert_eq!(view, key.rules.decide(&mut key.states.clone(), slot, None).0);
     // Another id needs them.
     let other = hold("s", 10 * SECOND);
     assert!(!key.rules.would_admit(&mut key.states, KeyOperation { hold: Some(&other), ..operation }));
@@ -347,7 +354,6 @@ fn groups_keep_what_they_use_when_their_numbers_change() {
     assert!(left(&key, &larger, NOW_US) > 80, "{}", left(&key, &larger, NOW_US));
     // The room beyond the capacity.
     let quota = &a.quotas[0];
-    use crate::algorithm::Rules;
     assert_eq!(quota.rules.room(&key.states[0], NOW_US), 800 - 25);
     assert_eq!(a.groups.as_ref().unwrap().table.others(), 2);
 }
@@ -528,7 +534,6 @@ fn crossing_a_limit_is_said_of_the_request_that_does() {
 /// Numbers that are changed while units are in use.
 #[test]
 fn bucket_of_other_numbers_takes_as_long_to_repay() {
-    use crate::algorithm::Rules;
     for (before, after) in [
         ("10/10s token_bucket", "30/10s token_bucket"),
         ("7/9s token_bucket", "30/9s token_bucket"),

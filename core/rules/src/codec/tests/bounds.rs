@@ -11,7 +11,9 @@ fn record(quotas: &str, form: u8, numbers: &[(u64, usize)]) -> Bytes {
     let mut out = Bytes::new();
     out.push(form);
     out.extend_from_slice(&Tag::of(&quota).0);
-    numbers.iter().for_each(|(number, width)| put(&mut out, *number, *width));
+    for (number, width) in numbers {
+        put(&mut out, *number, *width);
+    }
     out
 }
 
@@ -127,6 +129,9 @@ fn bucket_that_had_run_out_when_its_numbers_were_superseded_is_fresh() {
         ("100/m leaky_bucket", "77/m leaky_bucket", 3, 1_800_000),
         ("2/s token_bucket step=1", "1/s token_bucket step=1", 2, 1_000_000),
         ("20/s token_bucket step=10", "10/s token_bucket step=10", 11, 1_000_000),
+        ("20/s token_bucket step=10", "10/s token_bucket step=10", 100, 5_000_000),
+        // Counted in ticks of ten microseconds: a unit takes a year.
+        ("1/52w token_bucket burst=100", "4/52w token_bucket burst=100", 2, 62_899_200_000_000),
     ] {
         let (before, after) = (policy(before), policy(after));
         let mut states: States = before.quotas().iter().map(State::fresh).collect();
@@ -375,4 +380,36 @@ fn states_run_out_as_their_records_do() {
     let window = policy("5/m fixed_window");
     let fresh = State::fresh(&window.quotas()[0]);
     assert!(!ran_out(&fresh, 5, &window.quotas()[0], &[]));
+}
+
+#[test]
+fn bucket_of_a_limit_of_0_stays_as_it_was_written() {
+    let (before, frozen) = (policy("7/s token_bucket"), policy("0/s token_bucket"));
+    let mut states: States = before.quotas().iter().map(State::fresh).collect();
+    PolicyRules::new(&before).apply(&mut states, NOW_US, Operation::Charge, 3);
+    let bytes = written(&PolicyCodec::new(&before, Change::NONE), &states);
+    let past = [PastPolicy { policy: before, at_us: NOW_US + 9_000_000 }];
+    let codec = PolicyCodec::new(&frozen, Change::Past(&past));
+    assert!(!codec.read(&bytes, NOW_US + 9_000_000).unwrap()[0].holds_nothing());
+    let repays_one = |quota: &str| crate::history::repays_one(&quota.parse().unwrap());
+    assert!(repays_one("1/52w token_bucket") && !repays_one("1/52w token_bucket burst=100"));
+    assert!(!repays_one("0/s token_bucket") && !repays_one("7/s token_bucket"));
+}
+
+#[test]
+fn records_of_another_quota_are_not_those_in_order() {
+    let (one, other) = (policy("5/m token_bucket"), policy("5/h token_bucket"));
+    let mut states: States = one.quotas().iter().map(State::fresh).collect();
+    PolicyRules::new(&one).apply(&mut states, NOW_US, Operation::Charge, 3);
+    let bytes = written(&PolicyCodec::new(&one, Change::NONE), &states);
+    assert!(PolicyCodec::new(&one, Change::NONE).read_in_order(&mut Reader(&bytes), NOW_US).is_some());
+    assert!(PolicyCodec::new(&other, Change::NONE).read_in_order(&mut Reader(&bytes), NOW_US).is_none());
+    // A window has as many counts as its quota has parts.
+    let window = "5/m buckets=2";
+    let codec = PolicyCodec::new(&policy(window), Change::NONE);
+    for parts in 1..=3_u64 {
+        let mut bytes = record(window, 5, &[(1, 1), (parts, 1), (7, 7), (0, 6)]);
+        bytes.extend(std::iter::repeat_n(0, usize::try_from(parts).unwrap()));
+        assert_eq!(codec.read(&bytes, NOW_US).is_ok(), parts == 2, "{parts}");
+    }
 }
