@@ -148,7 +148,7 @@ upgrades: ## two builds with different formats on one Redis, local file and docu
 	@tests/setup
 	@tests/upgrades/run $(ROUNDS)
 
-mutants: ## changes in the code that decides, one at a time, which the tests must notice (needs cargo-mutants); FILES=core/rules/src/penalty.rs; hours
+mutants: ## changes in the code that decides, one at a time, which the tests must notice (needs cargo-mutants); FILES=core/rules/src/penalty.rs
 	@core/mutants $(FILES)
 
 mutations: ## the simulation must find each deliberate defect; the seeds go into docs/internals/fault-simulation.md
