@@ -385,6 +385,25 @@ fn slots_of_groups_are_claimed_for_a_time() {
     assert!(claim_us > 0);
     // By a clock that went back the claim lasts no longer than it was made for.
     let back = NOW_US - 20 * SECOND;
+    let mut moved = Key { rules: a.clone(), states: key.states.clone() };
+    assert!(!moved.ask(Operation::Charge, 0, NOW_US).1.written);
+    assert!(moved.ask(Operation::Charge, 0, NOW_US - 1).1.written);
+    assert!(
+        moved.ask(Operation::Charge, 0, back).1.written && !moved.ask(Operation::Charge, 0, back).1.written
+    );
+    assert_eq!(state(&moved).claims_end_after_us(back), claim_us);
+    // The claim of a group that is gone is forgotten with the next one.
+    let table = Arc::new(
+        GroupTable::new([Group { name: "b".into(), weight: 1, minimum: 20, maximum: 100 }]).unwrap(),
+    );
+    let others = Policy::parse("p", "10 concurrent").unwrap().with_groups(Some(&table)).unwrap();
+    let mut gone = Key { rules: PolicyRules::new(&others), states: key.states.clone() };
+    let own = gone.rules.clone();
+    assert!(
+        !reserve(&mut gone, &own, "other", NOW_US).0.allowed
+            && !reserve(&mut gone, &own, "next", NOW_US).0.allowed
+    );
+    assert_eq!(state(&gone).parts.len(), 1);
     for at in most..10 {
         assert!(reserve(&mut key, &b, &format!("b{at}"), back).0.allowed, "{at}");
         assert_eq!(state(&key).claims_end_after_us(back), claim_us);

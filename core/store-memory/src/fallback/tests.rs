@@ -442,6 +442,9 @@ fn effective_quotas_are_cut_as_well() {
     let start = |cost| outages.fallback.start(&charges(cost), Degradation::Late).unwrap().remove(0);
     assert_eq!(start(11).0.wait_us, 1_000_000);
     assert!(start(8).0.allowed);
-    outages.fallback.follow(of_key(2), &decided(true), 2);
+    // A reservation that only they admit is followed.
+    let hold = Outages::hold("r");
+    let reserve = Charge { hold: Some(&hold), action: Action::Apply(Operation::Reserve), ..of_key(2) };
+    outages.fallback.follow(reserve, &decided(true), 0);
     assert_eq!(start(1).0.total.remaining, 0);
 }

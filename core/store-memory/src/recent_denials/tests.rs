@@ -208,5 +208,8 @@ fn entry_is_odd_while_it_is_written_and_readers_skip_it() {
     assert!(denials.denial(ID, 0, b"key", 1_000).is_some());
     denials.invalidate(0);
     assert!(denials.denial(ID, 0, b"key", 1_000).is_none());
+    let empty = denial_of(b"");
+    empty.invalidate(0);
+    assert!(empty.denial(ID, 0, b"", 1_000).is_none());
     assert_eq!((place(0), place(5 << 48), place(37 << 48), place(u64::MAX >> 16)), (0, 5, 5, 0));
 }
