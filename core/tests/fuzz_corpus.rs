@@ -14,6 +14,8 @@ mod document;
 #[cfg(target_os = "linux")]
 #[path = "../fuzz/src/local_file.rs"]
 mod local_file;
+#[path = "../fuzz/src/module_by_hand.rs"]
+mod module_by_hand;
 #[path = "../fuzz/src/module_call.rs"]
 mod module_call;
 #[path = "../fuzz/src/operations.rs"]
@@ -54,6 +56,11 @@ fn quota_text_corpus() {
 #[test]
 fn client_address_corpus() {
     replay("client_address", client_address::run);
+}
+
+#[test]
+fn module_by_hand_corpus() {
+    replay("module_by_hand", module_by_hand::run);
 }
 
 #[test]

@@ -5,6 +5,7 @@
 pub mod client_address;
 pub mod document;
 pub mod local_file;
+pub mod module_by_hand;
 pub mod module_call;
 pub mod operations;
 pub mod quota_text;

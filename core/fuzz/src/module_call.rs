@@ -60,7 +60,7 @@ pub fn run(bytes: &[u8]) {
         for _ in 0..2 {
             let mut reply = Vec::new();
             call.decide(&policy, NOW_US, &mut keys, &mut reply);
-            assert!(reply.len() >= 14);
+            assert!((14..400_000).contains(&reply.len()), "{}", reply.len());
         }
     }
 }
