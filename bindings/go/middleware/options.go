@@ -80,7 +80,8 @@ type Options[R, D any] struct {
 	// the default, 30 s and an hour.
 	TTL, MaxAge time.Duration
 	// Wait is how long a request that would be denied may be held, up to a minute: until it would be admitted, if that is in time, and then
-	// it is decided again. 0 holds none. A leaky bucket holds a request until its turn. A client that leaves meanwhile has spent nothing.
+	// it is decided again. 0 holds none. A leaky bucket holds a request until its turn. A request whose
+	// context is cancelled meanwhile, because its client has left, has spent nothing.
 	Wait time.Duration
 	// MaxWaiting is how many requests may be held at the same time, 1 to 1,000,000; 0 is the default, 100. A further one is denied at once.
 	MaxWaiting int

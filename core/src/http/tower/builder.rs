@@ -392,7 +392,7 @@ impl<B> RateLimitBuilder<B> {
     }
 
     /// Holds a request that would be denied for at most this long, up to 60 s, until it would be admitted; see [`GuardBuilder::wait`]. Zero,
-    /// the default, holds none. The limit of a client that leaves meanwhile is not charged, because its request's future is dropped.
+    /// the default, holds none. A request whose future is dropped meanwhile, because its client has left, has spent nothing.
     pub fn wait(mut self, longest: Duration) -> Self {
         self.guard = self.guard.wait(longest);
         self
