@@ -15,13 +15,14 @@ struct World {
     cache: DenialCache,
     clock: ManualClock,
     call: Arc<PolicyCall>,
+    channel: Channel,
 }
 
 impl World {
     fn of_policy(policy: &Policy, longest: Duration) -> Self {
         let clock = ManualClock::new(START_US).unwrap();
         let call = Arc::new(PolicyCall::new(policy, Change::NONE));
-        Self { cache: DenialCache::new(longest, clock.clone().into()), clock, call }
+        Self { cache: DenialCache::new(longest, clock.clone().into()), clock, call, channel: channel(1) }
     }
 
     fn of(quotas: &str) -> Self {
@@ -45,7 +46,7 @@ impl World {
 
     fn learn(&self, charge: Charge<'_>, denied: SeenStates) -> bool {
         let Some(version) = self.cache.read_version(charge) else { return false };
-        self.cache.learn(charge, version, channel(1), &self.call, Arc::new(denied))
+        self.cache.learn(charge, version, self.channel, &self.call, Arc::new(denied))
     }
 
     fn set(&self, after_us: u64) {
@@ -55,12 +56,9 @@ impl World {
 
 /// The channel with this number.
 fn channel(number: usize) -> Channel {
-    static ALL: std::sync::LazyLock<ChannelSet> = std::sync::LazyLock::new(|| {
-        let mut all = ChannelSet::default();
-        (0..4_000_u32).for_each(|seed| all.insert(Channel::of(&seed.to_be_bytes())));
-        all
-    });
-    ALL.iter().nth(number).unwrap()
+    let mut all = ChannelSet::default();
+    (0..4_000_u32).for_each(|seed| all.insert(Channel::of(&seed.to_be_bytes())));
+    all.iter().nth(number).unwrap()
 }
 
 fn check(key: &[u8], cost: u64) -> Charge<'_> {
@@ -153,7 +151,7 @@ fn refund_or_reset_removes_the_key_and_refuses_denials_of_earlier_requests() {
     let world = World::of("10/10s token_bucket");
     let before = world.cache.read_version(check(b"k", 1)).unwrap();
     let learn = |version| {
-        world.cache.learn(check(b"k", 1), version, channel(1), &world.call, Arc::new(world.spent(10)))
+        world.cache.learn(check(b"k", 1), version, world.channel, &world.call, Arc::new(world.spent(10)))
     };
     assert!(learn(before));
     world.cache.forget(check(b"k", 1), None);
@@ -181,7 +179,7 @@ fn spending_removes_the_denial_and_does_not_refuse_others() {
     world.cache.outdated(check(b"k", 1));
     assert!(world.cache.answer(check(b"k", 1)).is_none() && world.cache.answer(check(b"l", 1)).is_some());
     assert_eq!(world.cache.known.load(Ordering::Relaxed), 1);
-    assert!(world.cache.learn(check(b"k", 1), before, channel(1), &world.call, Arc::new(world.spent(10))));
+    assert!(world.cache.learn(check(b"k", 1), before, world.channel, &world.call, Arc::new(world.spent(10))));
     assert!(world.cache.answer(check(b"k", 1)).is_some());
 }
 
@@ -223,7 +221,7 @@ fn later_request_knows_more() {
     let early = world.cache.read_version(check(b"k", 1)).unwrap();
     let late = ReadVersion { at: early.at + Duration::from_micros(1), ..early };
     let learn = |version, cost| {
-        world.cache.learn(check(b"k", cost), version, channel(1), &world.call, Arc::new(world.spent(10)))
+        world.cache.learn(check(b"k", cost), version, world.channel, &world.call, Arc::new(world.spent(10)))
     };
     let cost = || {
         let shard = world.cache.shard(early.hash).lock();
@@ -269,7 +267,7 @@ fn without_a_manual_clock_time_passes_from_the_reply_on() {
     let version = cache.read_version(check(b"k", 1)).unwrap();
     let learn = |at| {
         let version = ReadVersion { at, ..version };
-        cache.learn(check(b"k", 1), version, channel(1), &world.call, Arc::new(world.spent(10)))
+        cache.learn(check(b"k", 1), version, world.channel, &world.call, Arc::new(world.spent(10)))
     };
     assert!(learn(version.at));
     let decision = cache.answer(check(b"k", 1)).unwrap();
@@ -362,7 +360,7 @@ fn shards_of_many_denials_keep_a_half_of_them() {
         // All in one shard, each of them found by a hash of its own.
         version = ReadVersion { hash: number, at, ..version };
         let key = number.to_be_bytes();
-        assert!(world.cache.learn(check(&key, 1), version, channel(1), &world.call, Arc::clone(&denied)));
+        assert!(world.cache.learn(check(&key, 1), version, world.channel, &world.call, Arc::clone(&denied)));
     };
     let now = monotonic::ticks();
     (0..1_024).for_each(|number| learn(number, now));
@@ -376,7 +374,7 @@ fn shards_of_many_denials_keep_a_half_of_them() {
     let learn = |number: u64, at| {
         let version = ReadVersion { hash: number, at, ..version };
         let key = number.to_be_bytes();
-        assert!(world.cache.learn(check(&key, 1), version, channel(1), &world.call, Arc::clone(&denied)));
+        assert!(world.cache.learn(check(&key, 1), version, world.channel, &world.call, Arc::clone(&denied)));
     };
     let later = now + Duration::from_secs(3_600);
     (0..512).for_each(|number| learn(number, now));
