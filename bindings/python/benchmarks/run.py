@@ -1,4 +1,4 @@
-"""Measures microseconds per decision or request compared with the peers, in interleaved rounds; prints medians and ratios."""
+"""Measures decisions and requests of polylimit and its peers in interleaved rounds; prints medians and ratios."""
 
 from __future__ import annotations
 
