@@ -163,6 +163,7 @@ impl Groups {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::quota::{Quota, shares};
 
     fn group(name: &str, weight: u8, minimum: u8, maximum: u8) -> Group {
         Group { name: name.into(), weight, minimum, maximum }
@@ -180,6 +181,32 @@ mod tests {
         );
         assert_eq!(groups.table.tagged(GroupTag::of("a")), 0);
         assert_eq!(groups.table.tagged(GroupTag::of("gone")), 2);
+    }
+
+    #[test]
+    fn shares_of_groups_without_a_minimum_lend_everything() {
+        let table = GroupTable::new([group("a", 1, 50, 100), group("b", 1, 0, 80)]).unwrap();
+        let bucket: Quota = "100/s token_bucket burst=40".parse().unwrap();
+        let shares = shares::shares_of(&bucket, &table);
+        assert_eq!([shares[0].rate, shares[0].burst], [50, 10]);
+        assert_eq!(
+            [shares[1].rate, shares[1].burst, shares[1].top_rate, shares[1].top_burst],
+            [0, 0, 80, 32]
+        );
+        for (quotas, about) in [
+            ("1/s token_bucket burst=40", "the minimum of group a is 50%"),
+            ("100/s fixed_window", "groups cannot share"),
+            ("100/s token_bucket excess=5", "groups cannot share"),
+            ("100/s token_bucket count_denied", "groups cannot share"),
+            ("100/s token_bucket step=10", "groups cannot share"),
+        ] {
+            let Ok(quota) = quotas.parse::<Quota>() else { panic!("{quotas}") };
+            let refused = quota.grouped(&table).unwrap_err().to_string();
+            assert!(refused.contains(about), "{quotas}: {refused}");
+        }
+        let narrow = GroupTable::new([group("a", 1, 0, 1)]).unwrap();
+        let refused = "10/s token_bucket".parse::<Quota>().unwrap().grouped(&narrow).unwrap_err().to_string();
+        assert!(refused.contains("the maximum of group a is 1%"), "{refused}");
     }
 
     #[test]

@@ -163,6 +163,18 @@ mod tests {
     }
 
     #[test]
+    fn block_by_hand_leaves_nothing_to_forget() {
+        let mut record = BlockRecord::default();
+        record.block(5 * SECOND, 10 * SECOND);
+        assert_eq!((record.level, record.expires_after_us(6 * SECOND, Some(&PENALTY))), (0, 9 * SECOND));
+        let mut denied_once = BlockRecord::default();
+        denied(&mut denied_once, 5);
+        assert_eq!(denied_once.expires_after_us(6 * SECOND, Some(&PENALTY)), 9 * SECOND);
+        denied(&mut denied_once, 6);
+        assert_eq!(denied_once.expires_after_us(6 * SECOND, Some(&PENALTY)), 35 * SECOND);
+    }
+
+    #[test]
     fn longer_block_holds_and_none_forgets() {
         let mut record = BlockRecord::default();
         record.block(0, 10 * SECOND);

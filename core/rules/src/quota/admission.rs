@@ -142,6 +142,19 @@ mod tests {
     }
 
     #[test]
+    fn bounds_of_short_spans_and_of_ticks() {
+        let quota = |text: &str| -> Quota { text.parse().unwrap() };
+        // Nine of ten sub-windows count in full.
+        assert_eq!(quota("10/s").most_admitted(Duration::from_millis(900)), 10);
+        assert_eq!(quota("10/s").most_admitted(Duration::from_micros(900_001)), 20);
+        assert_eq!(quota("10/s fixed_window").least_span_us(25), 1_000_000);
+        assert_eq!(quota("10/s").least_span_us(25), 2 * 900_000);
+        let ticks = quota("999983/day token_bucket");
+        assert_eq!(ticks.tick_us(), 100);
+        assert_eq!(ticks.most_admitted(Duration::from_secs(86_400)), 2 * 999_983);
+    }
+
+    #[test]
     fn no_fewer_microseconds_admit_so_many_units() {
         for text in
             ["10/s token_bucket", "7/s token_bucket", "10/s token_bucket step=5", "10/s", "10/s sliding_log"]

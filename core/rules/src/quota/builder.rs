@@ -395,6 +395,29 @@ mod tests {
     }
 
     #[test]
+    fn named_periods_are_as_long_as_they_say() {
+        for (quota, text) in [
+            (Quota::per_second(5), "5/second"),
+            (Quota::per_minute(5), "5/minute"),
+            (Quota::per_hour(5), "5/hour"),
+        ] {
+            assert_eq!(quota.unwrap(), text.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn bucket_whose_debt_would_last_too_long_is_refused() {
+        for text in [
+            "1/366d token_bucket burst=1000000000000",
+            "1/366d leaky_bucket burst=1000000000000",
+            "1/366d token_bucket step=1 burst=1000000000000",
+        ] {
+            let refused = text.parse::<Quota>().unwrap_err().to_string();
+            assert!(refused.contains("use a smaller"), "{refused}");
+        }
+    }
+
+    #[test]
     fn what_is_out_of_bounds_says_what_is_allowed() {
         let quota = || Quota::builder(10, SECOND);
         let bucket = || quota().algorithm(Algorithm::TokenBucket);

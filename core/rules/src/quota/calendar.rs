@@ -403,6 +403,82 @@ mod tests {
     }
 
     #[test]
+    fn shortest_window_of_each_unit() {
+        for (text, days) in [
+            ("day zone=UTC", 1),
+            ("week from=monday", 7),
+            ("month", 28),
+            ("month from=31", 28),
+            ("quarter", 90),
+            ("6months", 181),
+            ("year", 365),
+        ] {
+            assert_eq!(calendar(text).shortest_us(), days * DAY_US, "{text}");
+        }
+        let berlin = calendar("month zone=Europe/Berlin");
+        assert_eq!(berlin.shortest_us(), 28 * DAY_US - berlin.0.zone.widest_us());
+        assert!(berlin.0.zone.widest_us() >= 3_600 * SECOND_US);
+    }
+
+    #[test]
+    fn settings_of_a_key_replace_those_that_they_have() {
+        let zone = Zone::parse("Asia/Tokyo").unwrap();
+        let from = CalendarStart::Day(15);
+        let own = |zone: Option<&Zone>, from, group: Option<&str>| KeyOptions {
+            zone: zone.cloned(),
+            from,
+            group: group.map(Arc::from),
+        };
+        assert!(KeyOptions::default().is_empty());
+        for one in [
+            own(Some(&zone), None, None),
+            own(None, Some(from), None),
+            own(None, None, Some("a")),
+            own(Some(&zone), Some(from), Some("a")),
+        ] {
+            assert!(!one.is_empty());
+            assert_eq!(one.or(&KeyOptions::default()), one);
+            assert_eq!(KeyOptions::default().or(&one), one);
+        }
+        let both = own(Some(&zone), None, Some("a")).or(&own(None, Some(from), Some("b")));
+        assert_eq!(both, own(Some(&zone), Some(from), Some("a")));
+
+        let quota: Quota = "10/month".parse().unwrap();
+        let of_key = quota.of_key(&both);
+        let expected: Quota = "10/month from=15 zone=Asia/Tokyo".parse().unwrap();
+        assert_eq!((of_key.identity(), of_key.to_string()), (expected.identity(), expected.to_string()));
+        let without: Quota = "10/s".parse().unwrap();
+        assert_eq!(without.of_key(&both), without);
+        assert!(calendar("month").can_start(from) && !calendar("week from=monday").can_start(from));
+    }
+
+    #[test]
+    fn equal_calendars_have_one_hash_and_one_text() {
+        let distinct: HashSet<_> =
+            ["month", "month", "month from=2", "month zone=Asia/Tokyo", "year", "day zone=UTC"]
+                .into_iter()
+                .map(calendar)
+                .collect();
+        assert_eq!(distinct.len(), 5);
+        let hash = |text| {
+            let mut hasher = std::hash::DefaultHasher::new();
+            calendar(text).hash(&mut hasher);
+            hasher.finish()
+        };
+        assert!(hash("month") == hash("month") && hash("month") != hash("year"));
+        assert_ne!(hash("month"), hash("month zone=Asia/Tokyo"));
+        assert_eq!(format!("{:?}", calendar("month from=15")), "Calendar(month from=15)");
+        for text in ["sunday", "15", "04-01"] {
+            assert_eq!(CalendarStart::parse(text).unwrap().to_string(), text);
+        }
+        let Ok(parsed) = "  month  from=15 ".parse::<Calendar>() else { panic!("spaces") };
+        assert_eq!(parsed, calendar("month from=15"));
+        for text in ["month from=+5", "month from=005", "year from=4-+1"] {
+            assert!(text.parse::<Calendar>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
     fn window_in_words() {
         let calendar = calendar("month from=15 zone=Europe/Berlin");
         let words = calendar.words(1_795_132_800 * SECOND_US);

@@ -123,6 +123,15 @@ mod tests {
     }
 
     #[test]
+    fn stored_id_of_a_group_has_a_byte_of_its_own() {
+        let tag = GroupTag(*b"tag!");
+        let id = ReservationId::new("a").unwrap();
+        let stored = id.in_group(tag);
+        assert_eq!((stored.group(), stored.is_in_a_group(&id)), (Some(tag), true));
+        assert_eq!(ReservationId::stored(b"tag!").unwrap().group(), None);
+    }
+
+    #[test]
     fn random_ids_differ() {
         let ids = [ReservationId::random().unwrap(), ReservationId::random().unwrap()];
         assert!(ids[0] != ids[1] && ids[0].as_bytes().len() == 32);

@@ -286,6 +286,17 @@ mod tests {
     }
 
     #[test]
+    fn list_that_no_version_has_written_is_refused() {
+        let most = |count: usize, ends_us| {
+            let list: Vec<_> = (0..count).map(|number| (number.to_string(), 1, ends_us)).collect();
+            let list: Vec<_> = list.iter().map(|(id, units, ends_us)| (&**id, *units, *ends_us)).collect();
+            Reservations::of_parts(reservations(&list).0).is_some()
+        };
+        assert!(most(0, 0) && most(MAX_RESERVATIONS, MAX_US));
+        assert!(!most(MAX_RESERVATIONS + 1, MAX_US) && !most(1, MAX_US + 1));
+    }
+
+    #[test]
     fn clock_that_goes_back_lengthens_no_reservation() {
         let mut reservations = reservations(&[("a", 5, 5_000)]);
         assert_eq!(reservations.reset_after_us(4_500), 500);

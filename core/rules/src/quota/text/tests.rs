@@ -57,6 +57,30 @@ fn reads_what_the_grammar_allows() {
 }
 
 #[test]
+fn durations_are_read_like_periods() {
+    for (text, us) in [
+        ("15m", 900_000_000),
+        (" 15 m ", 900_000_000),
+        ("minute", 60_000_000),
+        ("1ms", 1_000),
+        ("366 days", 366 * 86_400_000_000),
+    ] {
+        assert_eq!(parse_duration(text).unwrap(), Duration::from_micros(us), "{text}");
+        assert_eq!(parse_duration_us(text).unwrap(), us, "{text}");
+    }
+    for (text, about) in [
+        ("", "the text ends"),
+        ("month", "a time of one length, such as 30d"),
+        ("15m 3", "a number and a unit such as 15m"),
+        ("999us", "999µs is out of bounds: allowed is 1 ms to 366 days"),
+        ("367d", "is out of bounds: allowed is 1 ms to 366 days"),
+    ] {
+        let refused = parse_duration(text).unwrap_err().to_string();
+        assert!(refused.contains(about), "{text}: {refused}");
+    }
+}
+
+#[test]
 fn says_what_was_read_where_and_what_is_allowed() {
     for (text, expected) in [
         ("", "column 1: the text ends, allowed is a quota such as 100/minute"),
