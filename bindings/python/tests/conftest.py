@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import importlib.util
 import os
 import subprocess
@@ -11,6 +12,10 @@ from redis_server import RedisServer
 
 # Its assertions are shown as those of tests are.
 pytest.register_assert_rewrite("guard_cases")
+
+# A forked child leaves alone what other tests of its parent have left: to destroy objects of gRPC waits for threads
+# that it lacks.
+os.register_at_fork(after_in_child=gc.freeze)
 
 #: LiteLLM and Sanic need packages in versions of their own, so target/python-venv is without them: `versions.py` runs
 #: their tests.
