@@ -94,9 +94,9 @@ test("an error of onDegraded is a warning and does not affect decisions", async 
   await checkUntil(limiter, () => warnings.length > 1);
   limiter.close();
   assert.deepEqual(
-    warnings.map(({ name, message }) => [name, message.slice(0, 13)]),
+    warnings.map(({ name, message }) => [name, message.slice(0, 17)]),
     [
-      ["PolylimitWarning", "the limiter d"],
+      ["PolylimitWarning", "the limiter decid"],
       ["Error", "received: started"],
     ],
   );
