@@ -2,7 +2,7 @@
 
 use polylimit_test_servers::{Kind, Server};
 
-use crate::trial::{Build, Totals, Trial};
+use crate::trial::{Build, Totals, Trial, patient};
 use crate::work::{Command, Setup};
 
 const LIMIT: u64 = 60;
@@ -47,9 +47,9 @@ pub(crate) fn run(trial: &mut Trial) {
 fn published(trial: &mut Trial, what: &str, document: &str, error: &str) {
     let (server, folder) = (Server::start(Kind::Redis, &[]), tempfile::tempdir().unwrap());
     let copy = folder.path().join("copy").display().to_string();
-    let setup = Setup { store: server.url(), configuration: "store".to_owned(), ..Setup::default() };
+    let setup = Setup { store: patient(&server), configuration: "store".to_owned(), ..Setup::default() };
     let with_copy =
-        Setup { store: server.url(), configuration: "store".to_owned(), copy, ..Setup::default() };
+        Setup { store: patient(&server), configuration: "store".to_owned(), copy, ..Setup::default() };
     let mut older = trial.start(Build::Older, &setup, 1);
     let mut newer = trial.start(Build::Newer, &with_copy, 1);
     let published = older.ask(&Command::Publish { document: PLAIN.to_owned(), expected: 0 });
@@ -107,7 +107,7 @@ fn published(trial: &mut Trial, what: &str, document: &str, error: &str) {
 /// An entry with a field that the newer build has added denies in the older one as well.
 fn entry(trial: &mut Trial) {
     let server = Server::start(Kind::Redis, &[]);
-    let setup = Setup { store: server.url(), configuration: "store".to_owned(), ..Setup::default() };
+    let setup = Setup { store: patient(&server), configuration: "store".to_owned(), ..Setup::default() };
     let mut older = trial.start(Build::Older, &setup, 1);
     let mut newer = trial.start(Build::Newer, &setup, 1);
     older.ask(&Command::Publish { document: PLAIN.to_owned(), expected: 0 });

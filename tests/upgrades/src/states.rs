@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use polylimit_test_servers::{Kind, Server};
 
-use crate::trial::{Build, Process, Totals, Trial};
+use crate::trial::{Build, Process, Totals, Trial, patient};
 use crate::work::{Command, SLOTS, Setup, WINDOW};
 
 /// The policies whose states both builds read, and the one whose states only the newer one reads. The periods are so long that
@@ -41,7 +41,7 @@ pub(crate) fn run(trial: &mut Trial) {
     for order in ORDERS {
         let server = Server::start(Kind::Redis, &[]);
         let mut added = Added::default();
-        let totals = upgrade(trial, &server.url(), order, || added.look(&server));
+        let totals = upgrade(trial, &patient(&server), order, || added.look(&server));
         shared_states(trial, &format!("Redis, {order:?}"), &totals);
         let holds = added.records.len() == 4 * KEYS.len() && added.wrong.is_empty();
         trial.case(&format!("Redis, {order:?}: added records are kept"), holds, || format!("{added:?}"));

@@ -4,7 +4,14 @@ use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Lines, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, ExitCode, Stdio};
 
+use polylimit_test_servers::Server;
+
 use crate::work::{Answer, Command, Setup};
+
+/// The URL of a server whose limiters wait until it answers: a busy machine must not turn a decision into one of an outage.
+pub(crate) fn patient(server: &Server) -> String {
+    format!("{}?deadline=30s", server.url())
+}
 
 /// Which build a process runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
