@@ -454,12 +454,6 @@ mod tests {
 
     #[test]
     fn equal_calendars_have_one_hash_and_one_text() {
-        let distinct: HashSet<_> =
-            ["month", "month", "month from=2", "month zone=Asia/Tokyo", "year", "day zone=UTC"]
-                .into_iter()
-                .map(calendar)
-                .collect();
-        assert_eq!(distinct.len(), 5);
         let hash = |text| {
             let mut hasher = std::hash::DefaultHasher::new();
             calendar(text).hash(&mut hasher);
