@@ -3,6 +3,7 @@ import gc
 import importlib.util
 import os
 import subprocess
+import sys
 import uuid
 from pathlib import Path
 
@@ -16,6 +17,19 @@ pytest.register_assert_rewrite("guard_cases")
 # A forked child leaves alone what other tests of its parent have left: to destroy objects of gRPC waits for threads
 # that it lacks.
 os.register_at_fork(after_in_child=gc.freeze)
+
+
+def pytest_sessionfinish(session, exitstatus):
+    session.config.status_of_tests = int(exitstatus)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure(config):
+    # At its end gRPC 1.60 now and then waits for ever for a thread of one of its servers.
+    if "grpc" in sys.modules and not hasattr(config, "workerinput"):
+        config.get_terminal_writer().flush()
+        os._exit(getattr(config, "status_of_tests", 3))
+
 
 #: LiteLLM and Sanic need packages in versions of their own, so target/python-venv is without them: `versions.py` runs
 #: their tests.
