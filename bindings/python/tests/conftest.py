@@ -12,7 +12,7 @@ import uvloop
 from redis_server import RedisServer
 
 # Its assertions are shown as those of tests are.
-pytest.register_assert_rewrite("guard_cases")
+pytest.register_assert_rewrite("guard_cases", "guard_cases_socket")
 
 # A forked child leaves alone what other tests of its parent have left: to destroy objects of gRPC waits for threads
 # that it lacks.

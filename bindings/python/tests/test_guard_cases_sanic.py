@@ -3,15 +3,15 @@
 import asyncio
 from collections import defaultdict
 
-import aiohttp
-from guard_cases import Service, cases_of
+from guard_cases import cases_of
+from guard_cases_socket import SocketService
 from polylimit import AsyncLimiter
 from polylimit import sanic as of_sanic
 from sanic import HTTPResponse
 from sanic_server import application, request, serve, stop
 
 
-class SanicApplication(Service):
+class SanicApplication(SocketService):
     """An application and its handler on a socket: the outermost guard is the application's."""
 
     limiter_class = AsyncLimiter
@@ -67,45 +67,6 @@ class SanicApplication(Service):
 
     def send(self, method, headers):
         return self._loop.run_until_complete(request(method, self._url, headers))
-
-    def open(self, method, headers):
-        session, response = self._loop.run_until_complete(self._open(method, headers))
-        return response.status, response.headers, OpenResponse(self, headers["x-open"], session, response)
-
-    async def _open(self, method, headers):
-        session = aiohttp.ClientSession()
-        self._sessions.append(session)
-        response = await session.request(method, self._url, headers=headers)
-        assert await response.content.readexactly(4) == b"view"
-        return session, response
-
-    def peek(self, key, policy):
-        # The server ends a request while its loop runs.
-        self._loop.run_until_complete(asyncio.sleep(0.001))
-        return self.memory.blocking.peek(key, policy)
-
-
-class OpenResponse:
-    """A response that the server has begun to send."""
-
-    def __init__(self, service, name, session, response):
-        self._service, self._name, self._session, self._response = service, name, session, response
-
-    def close(self):
-        self._service._released[self._name].set()
-        self._end(read=True)
-
-    def leave(self):
-        self._end(read=False)
-
-    def _end(self, *, read):
-        async def end():
-            if read:
-                await self._response.read()
-            self._response.close()
-            await self._session.close()
-
-        self._service._loop.run_until_complete(end())
 
 
 class SanicHandlers(SanicApplication):
