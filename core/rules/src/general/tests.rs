@@ -343,9 +343,9 @@ fn groups_keep_what_they_use_when_their_numbers_change() {
         let policy = Policy::parse("p", "100/10s token_bucket").unwrap().with_groups(Some(&table)).unwrap();
         PolicyRules::new(&policy)
     };
-    let nobody = other(vec![]);
-    assert_eq!(left(&key, &nobody, NOW_US), 50);
-    assert_eq!(left(&key, &nobody, NOW_US + SECOND), 60);
+    let idle = other(vec![]);
+    assert_eq!(left(&key, &idle, NOW_US), 50);
+    assert_eq!(left(&key, &idle, NOW_US + SECOND), 60);
     // One group has lost its minimum, the other has kept it.
     let one = other(vec![Group { name: "b".into(), weight: 1, minimum: 20, maximum: 100 }]);
     assert_eq!(left(&key, &one, NOW_US), 50);
