@@ -72,7 +72,7 @@ fn progress_is_told_by_commands_that_take_long() {
     for number in 0..3 {
         let _ = shell.run(&["check", "3/day", &format!("a{number}")]).fine();
     }
-    for (arguments, told, answer, answered) in [
+    for (arguments, progress, answer, answered) in [
         (&["list", "3/day"][..], &["examined 0 keys"][..], "", "a2"),
         (&["top", "3/day"], &["examining keys for 0 s"], "", "a2"),
         (&["reset", "3/day", "--prefix", "a0", "--yes"], &["resetting 0 keys"], "", "reset 1 key"),
@@ -92,12 +92,12 @@ fn progress_is_told_by_commands_that_take_long() {
     ] {
         let (status, shown) = on_terminal(&shell, arguments, &[], answer);
         assert_eq!(status, 0, "{arguments:?}: {shown}");
-        for told in told {
-            assert!(shown.contains(told), "{arguments:?} does not show {told}: {shown:?}");
+        for part in progress {
+            assert!(shown.contains(part), "{arguments:?} does not show {part}: {shown:?}");
         }
         // The bar is cleared before the answer.
         let (_, last) = shown.rsplit_once("\u{1b}[2K").unwrap();
-        assert!(last.contains(answered) && !told.iter().any(|told| last.contains(told)), "{shown:?}");
+        assert!(last.contains(answered) && !progress.iter().any(|part| last.contains(part)), "{shown:?}");
     }
     let (_, shown) = on_terminal(&shell, &["list", "3/day", "--quiet"], &[], "");
     assert_eq!(shown, "");
