@@ -50,7 +50,7 @@ spellings: ## requests in every spelling, to every framework in its oldest and n
 	@tests/spellings/run $(if $(ONLY),--only "$(ONLY)") $(if $(SITE),--site "$(SITE)") $(if $(VARIANT),--variant "$(VARIANT)") \
 	  $(if $(SEED),--seed $(SEED))
 
-matrix: ## every minor version of each framework, and the runtimes of each language that can be had; takes about an hour
+matrix: ## every minor version of each framework, its spellings in the oldest, and the runtimes of each language that can be had; takes over an hour
 	@tests/matrix
 
 windows: ## the command line, the server, the C library, Node and Python for Windows, under Wine: conformance cases, commands, quick starts; minutes
