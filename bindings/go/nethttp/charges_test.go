@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/internal/guardtest"
 	"polylimit.dev/polylimit/nethttp"
 )
 
@@ -74,8 +75,8 @@ func (s tokenServer) ask(t *testing.T, tokens, used int64) int {
 // await waits until as much is left: what was spent is committed after the response.
 func (s tokenServer) await(t *testing.T, tokens, requests uint64) {
 	t.Helper()
-	guardLeft{"tokens", "k", tokens}.await(t, "tokens", s.limiter)
-	guardLeft{"requests", "k", requests}.await(t, "requests", s.limiter)
+	guardtest.Left{Policy: "tokens", Key: "k", Remaining: tokens}.Await(t, "tokens", s.limiter)
+	guardtest.Left{Policy: "requests", Key: "k", Remaining: requests}.Await(t, "requests", s.limiter)
 }
 
 func tokensOf(request *http.Request) int64 {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/internal/guardtest"
 	"polylimit.dev/polylimit/nethttp"
 )
 
@@ -172,7 +173,7 @@ func TestRuleChargesWhatTheResponseReports(t *testing.T) {
 		if answer := get(t, server.URL+"/model", "X-Login", "dave"); answer.status != 200 {
 			t.Errorf("%+v", answer)
 		}
-		guardLeft{Policy: "tokens", Key: "dave", Remaining: remaining}.await(t, "after a response", limiter)
+		guardtest.Left{Policy: "tokens", Key: "dave", Remaining: remaining}.Await(t, "after a response", limiter)
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/internal/guardtest"
 	"polylimit.dev/polylimit/nethttp"
 )
 
@@ -126,7 +127,7 @@ func TestSecondAttemptIsChargedAgain(t *testing.T) {
 }
 
 func TestStoreThatCannotDecideIsAnOutage(t *testing.T) {
-	limiter, err := polylimit.Open(brokenStore(t), polylimit.WithPolicy("web", "9/hour"))
+	limiter, err := polylimit.Open(guardtest.BrokenStore(t), polylimit.WithPolicy("web", "9/hour"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/internal/guardtest"
 	"polylimit.dev/polylimit/nethttp"
 )
 
@@ -50,7 +51,7 @@ func serveSlots(t *testing.T, url, quotas string, options nethttp.Options, handl
 // await waits until as much is left.
 func (s slots) await(t *testing.T, remaining uint64) {
 	t.Helper()
-	guardLeft{"model", "k", remaining}.await(t, "meanwhile", s.limiter)
+	guardtest.Left{Policy: "model", Key: "k", Remaining: remaining}.Await(t, "meanwhile", s.limiter)
 }
 
 // dial opens a connection and sends a request.

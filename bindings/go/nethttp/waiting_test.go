@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"polylimit.dev/polylimit"
+	"polylimit.dev/polylimit/internal/guardtest"
 	"polylimit.dev/polylimit/nethttp"
 )
 
@@ -87,7 +88,7 @@ func TestHeldRequestEndsWithItsContext(t *testing.T) {
 			ctx, cancel = context.WithCancel(t.Context())
 			time.AfterFunc(30*time.Millisecond, cancel)
 			statusOf(ctx, handler)
-			guardLeft{"api", "k", before.Remaining}.await(t, quotas, limiter)
+			guardtest.Left{Policy: "api", Key: "k", Remaining: before.Remaining}.Await(t, quotas, limiter)
 		}
 	}
 }

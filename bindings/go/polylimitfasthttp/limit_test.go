@@ -33,6 +33,13 @@ func serve(t *testing.T, handler fasthttp.RequestHandler) string {
 	return "http://" + listener.Addr().String()
 }
 
+// response is a response that was read.
+type response struct {
+	status int
+	header http.Header
+	body   string
+}
+
 func get(t *testing.T, url string, header ...string) response {
 	t.Helper()
 	request, err := http.NewRequest(http.MethodGet, url, nil)
