@@ -212,3 +212,33 @@ pub(crate) fn stepped_bucket_ran_out(
 pub(crate) fn rate(limit: u64, period_us: u64, tick_us: u64) -> u64 {
     limit / gcd(limit, period_us / tick_us)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tick_repays_as_much_as_its_microseconds() {
+        for (limit, tick_us, expected) in
+            [(3, 1, 3), (1_000_000, 1, 1), (1_000_000, 10, 10), (7, 1_000, 7), (0, 1, 0)]
+        {
+            assert_eq!(rate(limit, 1_000_000, tick_us), expected, "{limit} {tick_us}");
+        }
+    }
+
+    /// Ten units of a limit of 10/s, which are repaid a second later, and the numbers since.
+    #[test]
+    fn bucket_has_run_out_when_its_numbers_were_superseded() {
+        let numbers = |limit: u64| format!("{limit}/s token_bucket burst=20").parse::<Quota>().unwrap();
+        let ran_out = |written: u64, now: u64, superseded_at_us| {
+            let policy = Policy::new("p", [numbers(written)]).unwrap();
+            let past = past_of(&numbers(now), &[PastPolicy { policy, at_us: superseded_at_us }]);
+            let parts = token_bucket::Parts { debt: 1_000_000, at: 5_000_000, limit: written, tick_us: 1 };
+            ran_out(&State::TokenBucket(token_bucket::State::of_parts(parts)), written, &numbers(now), &past)
+        };
+        assert!(ran_out(10, 20, 6_000_000) && !ran_out(10, 20, 5_999_999));
+        // A limit of 0 repays nothing: neither is its state of no use, nor is another one that it keeps.
+        assert!(!ran_out(0, 20, 6_000_000) && !ran_out(10, 0, 6_000_000));
+        assert!(!ran_out(10, 10, 6_000_000));
+    }
+}

@@ -35,7 +35,7 @@ use crate::units::MAX_US;
 
 /// How long a group may take to come back for what it has a claim to, after the time in which that is refilled.
 const CLAIM_US: u64 = 1_000_000;
-const MAX_PLACE_SIGNED: i64 = 1 << 45;
+const MAX_PLACE_SIGNED: i64 = MAX_PLACE.cast_signed();
 
 #[derive(Clone, Debug)]
 pub struct GroupedBucket {
@@ -264,11 +264,7 @@ impl GroupedBucket {
         let share = &self.shares[self.own];
         let lent = (self.lent * self.unit).saturating_sub(present.borrowed) / self.unit;
         let lent = lent.saturating_sub(self.ahead(present, now_us));
-        let top = if share.top_rate > 0 {
-            (share.top_burst * self.unit).saturating_sub(present.debts[self.own].top) / self.unit
-        } else {
-            self.burst
-        };
+        let top = (share.top_burst * self.unit).saturating_sub(present.debts[self.own].top) / self.unit;
         (self.own_left(present, self.own) + lent).min(top).min(self.capacity())
     }
 
@@ -308,7 +304,8 @@ impl GroupedBucket {
             return;
         }
         let start = served.place;
-        let step = borrowed.saturating_mul(self.scale / self.shares[self.own].weight).min(2 * MAX_PLACE);
+        // Quotas whose capacity times the scale is above the farthest place are refused, and no more than some times the capacity is borrowed.
+        let step = borrowed * (self.scale / self.shares[self.own].weight);
         served.place += i64::try_from(step).unwrap_or(MAX_PLACE_SIGNED);
         for (group, debts) in present.debts.iter_mut().enumerate() {
             debts.place -= start.max(0);
@@ -369,7 +366,7 @@ impl GroupedBucket {
         let mut present = self.bring(state, now_us);
         let share = &self.shares[self.own];
         let top = (share.top_burst * self.unit).saturating_sub(seen.debts[self.own].top);
-        if share.top_rate == 0 || units * self.unit <= top {
+        if units * self.unit <= top {
             let claim = units.saturating_sub(self.own_left(&seen, self.own));
             let debts = &mut present.debts[self.own];
             debts.claim = claim;
@@ -493,8 +490,8 @@ impl GroupedSlots {
     pub(crate) fn left(&self, state: &State, now_us: u64, held: &HeldByGroups) -> u64 {
         let place = |group: usize| {
             let share = &self.shares[group];
-            let step = self.scale / share.weight;
-            i128::from(held.alive[group]) * i128::from(step) - i128::from(share.minimum) * i128::from(step)
+            let over = i128::from(held.alive[group]) - i128::from(share.minimum);
+            over * i128::from(self.scale / share.weight)
         };
         let free = self.limit.saturating_sub(held.alive.iter().sum());
         let (mut kept, mut ahead) = (0, 0);
@@ -569,7 +566,7 @@ fn first(mut holds: impl FnMut(u64) -> bool) -> u64 {
     while high < MAX_US && !holds(high) {
         high *= 2;
     }
-    let mut low = high / 2;
+    let mut low = 0;
     while low + 1 < high {
         let middle = low + (high - low) / 2;
         if holds(middle) { high = middle } else { low = middle }

@@ -31,6 +31,7 @@
 
 use crate::algorithm::divisor::Divisor;
 use crate::algorithm::{Explanation, Rules};
+use crate::history::rate;
 use crate::quota::Quota;
 use crate::quota::tick::{SATURATION, gcd};
 
@@ -162,7 +163,7 @@ impl TokenBucket {
             return State::default();
         }
         let (limit, tick_us) = (state.numbers.limit(), state.numbers.tick_us());
-        let rate = limit / gcd(limit, self.period_us / tick_us);
+        let rate = rate(limit, self.period_us, tick_us);
         // A state that was read from bytes may have any debt and any time.
         let full_at_us = u128::from(state.at + state.debt.div_ceil(rate)) * u128::from(tick_us);
         let at = self.ticks(state.at.saturating_mul(tick_us));

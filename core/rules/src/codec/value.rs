@@ -287,9 +287,7 @@ impl PolicyCodec {
             } else {
                 self.write_record(at, &states[at], out);
             }
-            if out.len() > from {
-                until_us = until_us.max(lives_until_us(quota, &out[from..]));
-            }
+            until_us = until_us.max(lives_until_us(quota, &out[from..]));
         }
         until_us
     }
@@ -341,9 +339,7 @@ impl PolicyCodec {
                 out.truncate(from);
                 out.extend_from_slice(record.map_or(&[], |(_, record)| record));
             }
-            if out.len() > from {
-                until_us = until_us.max(lives_until_us(quota, &out[from..]));
-            }
+            until_us = until_us.max(lives_until_us(quota, &out[from..]));
         }
         until_us = until_us.max(put_list(RESERVATIONS, before.reservations, reservations, now_us, out));
         for state in rest {
@@ -453,7 +449,8 @@ fn next_multiple(us: u64, unit_us: u64) -> u64 {
     (us / unit_us).saturating_add(1).saturating_mul(unit_us)
 }
 
-/// The time until which a key with this record lives at least. It depends on the record alone, whatever its quota's numbers are now.
+/// The time until which a key with this record lives at least; 0 without a record. It depends on the record alone, whatever its quota's
+/// numbers are now.
 fn lives_until_us(quota: &Quota, record: &[u8]) -> u64 {
     let unit_us = quota.period_us().max(MIN_EXPIRY_UNIT_US);
     let read = || {

@@ -62,7 +62,7 @@ impl PolicyRules {
         };
         let outcome = self.apply_general(&mut key, request, is_shared);
         let Outcome { applied, .. } = outcome;
-        if applied.written && *key.record != BlockRecord::default() {
+        if applied.written {
             key.record.bring(request.now_us, self.penalty.as_ref());
             if key.record.says_nothing(request.now_us) {
                 *key.record = BlockRecord::default();
@@ -127,11 +127,10 @@ impl PolicyRules {
         request: KeyOperation<'_>,
         is_shared: bool,
     ) -> Outcome {
-        let KeyOperation { now_us, operation, cost, hold, .. } = request;
-        let is_reserve = operation == Operation::Reserve;
+        let KeyOperation { now_us, cost, hold, .. } = request;
         let in_groups = self.groups.is_some();
-        if is_reserve && hold.is_some_and(|hold| key.reservations.find(&hold.id, in_groups, now_us).is_some())
-        {
+        // A check has no hold.
+        if hold.is_some_and(|hold| key.reservations.find(&hold.id, in_groups, now_us).is_some()) {
             return Outcome { repeated: true, ..Outcome::written(self.rewind_key(key, now_us)) };
         }
         let is_blocked = key.record.blocked_for_us(now_us) > 0;
@@ -151,15 +150,15 @@ impl PolicyRules {
             };
         }
         match hold {
-            Some(hold) if is_reserve => {
+            Some(hold) => {
                 key.reservations.bring(now_us);
                 self.set_aside(key, now_us, cost);
                 let id = self.groups.as_ref().map_or(hold.id, |groups| hold.id.in_group(groups.tag()));
                 key.reservations.add(id, cost, now_us, hold.ttl_us, hold.remember_us);
                 Outcome { units: cost, ..Outcome::written(true) }
             }
-            _ if cost == 0 => Outcome::written(self.rewind_key(key, now_us)),
-            _ => {
+            None if cost == 0 => Outcome::written(self.rewind_key(key, now_us)),
+            None => {
                 key.reservations.bring(now_us);
                 self.spend_beside(key, now_us, cost);
                 Outcome { units: cost, ..Outcome::of(Applied { allowed: true, spent: cost, written: true }) }
@@ -230,7 +229,7 @@ impl PolicyRules {
         if is_blocked {
             return Some(Cause::Blocked);
         }
-        if cost > 0 && cost > self.left_beside(key.quotas, key.reservations, headroom, now_us) {
+        if cost > self.left_beside(key.quotas, key.reservations, headroom, now_us) {
             return Some(Cause::Quota);
         }
         let slots = slots?;
@@ -269,7 +268,7 @@ impl PolicyRules {
             (Some(_), Some(slots)) => kept(slots.capacity(), request.headroom) >= slots.capacity(),
             (slots, _) => slots == Some(0),
         };
-        (cost > 0 && self.quotas.iter().any(exceeds)) || has_no_slots
+        self.quotas.iter().any(exceeds) || has_no_slots
     }
 
     /// The units that every quota admits in addition to the units that are set aside and those that are kept for others; the largest cost

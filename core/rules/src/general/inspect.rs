@@ -57,7 +57,6 @@ impl PolicyRules {
             let retry_after_us = self.quota_retry_after_us(quota, state, reservations, peek);
             let used = match &quota.rules {
                 rules if rules.counts_slots() => held.alive,
-                QuotaRules::Nothing => 0,
                 QuotaRules::GroupedBucket(bucket) => match state {
                     State::Grouped(state) => bucket.used(state, now_us),
                     _ => 0,

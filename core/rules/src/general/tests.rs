@@ -705,3 +705,152 @@ fn slots_are_kept_for_groups_that_wait() {
     assert!(reserve(&mut other, &a, "later".into(), later));
     assert!(reserve(&mut key, &b, "now".into(), NOW_US));
 }
+
+/// Of several quotas any may be the one whose limit a request crosses.
+#[test]
+fn crossing_the_limit_of_one_quota_is_said() {
+    let mut key = Key::of("1/10s fixed_window excess=9; 4/20s fixed_window excess=9");
+    let crossed = [4, 1, 1].map(|cost| key.ask(Operation::Check, cost, NOW_US).0.crossed());
+    assert_eq!(crossed, [true, true, false]);
+}
+
+/// Whatever a key has ahead of the clock is moved back, and that is written.
+#[test]
+fn what_is_moved_back_is_written() {
+    let back = NOW_US - 3 * SECOND;
+    for (is_committed, is_blocked) in [(true, false), (false, true), (true, true)] {
+        let mut key = Key::of("3 concurrent");
+        if is_committed {
+            let reserve = Hold { remember_us: 40 * SECOND, ..hold("r", 10 * SECOND) };
+            let _ = key.ask_for(Operation::Reserve, 0, NOW_US, &reserve);
+            let _ = key.ask_for(Operation::Commit, 0, NOW_US, &Hold::of_end(reserve.id));
+        }
+        if is_blocked {
+            let _ = key.ask_for(Operation::Block, 0, NOW_US, &Hold::of_block(5 * SECOND));
+        }
+        assert!(key.ask(Operation::Charge, 0, back).1.written, "{is_committed} {is_blocked}");
+        assert!(!key.ask(Operation::Charge, 0, back).1.written, "{is_committed} {is_blocked}");
+    }
+    // A reservation and the claim of its group.
+    let mut key = Key::of_policy(&grouped("10/10s token_bucket"));
+    assert!(key.ask_for(Operation::Reserve, 5, NOW_US, &hold("r", 10 * SECOND)).0.allowed);
+    let (decision, applied) = key.ask(Operation::Check, 8, back);
+    assert!(!decision.allowed && applied.written);
+    assert_eq!(key.rules.inspect(&key.states, back, 0, 0).reservations_end_after_us, 10 * SECOND);
+}
+
+#[test]
+fn denial_that_costs_nothing_charges_nothing() {
+    let mut key = Key::of("10/10s token_bucket count_denied; 1 concurrent");
+    assert!(key.ask_for(Operation::Reserve, 0, NOW_US, &hold("a", 60 * SECOND)).0.allowed);
+    let (denied, applied) = key.ask_for(Operation::Reserve, 0, NOW_US + 1, &hold("b", SECOND));
+    assert_eq!((denied.cause, applied.written), (Some(Cause::Concurrency), false));
+    let (denied, applied) = key.ask_for(Operation::Reserve, 1, NOW_US + 1, &hold("b", SECOND));
+    assert_eq!((denied.cause, applied.written, key.left(NOW_US + 1)), (Some(Cause::Concurrency), true, 0));
+}
+
+#[test]
+fn blocked_key_has_nothing_left() {
+    let mut key = Key::of("10/10s token_bucket; 20/10s fixed_window");
+    let _ = key.ask_for(Operation::Block, 0, NOW_US, &Hold::of_block(5 * SECOND));
+    let seen = |key: &mut Key, now_us| {
+        let decision = key.ask(Operation::Peek, 1, now_us).0;
+        let each: Vec<u64> = decision.quotas().iter().map(|usage| usage.remaining).collect();
+        (decision.remaining(), each, decision.reset_after_us())
+    };
+    assert_eq!(seen(&mut key, NOW_US + SECOND), (0, vec![0, 0], 4 * SECOND));
+    assert_eq!(seen(&mut key, NOW_US + 5 * SECOND), (10, vec![10, 20], 0));
+}
+
+/// What forgets a penalty is the next change of the key.
+#[test]
+fn record_that_says_nothing_is_dropped() {
+    let mut key = Key::of_policy(&penalized("2/s fixed_window"));
+    let _ = key.ask(Operation::Charge, 2, NOW_US);
+    let causes = [0, 0].map(|later| key.ask(Operation::Check, 1, NOW_US + later).0.cause);
+    assert_eq!((causes, key.states.len()), ([Some(Cause::Quota), Some(Cause::Blocked)], 2));
+    assert!(key.ask(Operation::Check, 1, NOW_US + 35 * SECOND - 1).0.allowed && key.states.len() == 2);
+    assert!(key.ask(Operation::Check, 1, NOW_US + 35 * SECOND).0.allowed && key.states.len() == 1);
+}
+
+#[test]
+fn operation_on_a_reservation_that_is_not_there_waits_for_nothing() {
+    let mut key = Key::of("4/hour token_bucket; 1 concurrent");
+    assert!(key.ask_for(Operation::Reserve, 4, NOW_US, &hold("a", 60 * SECOND)).0.allowed);
+    for operation in [Operation::Commit, Operation::Cancel, Operation::Renew] {
+        let decision = key.ask_for(operation, 5, NOW_US, &hold("b", SECOND)).0;
+        assert!(!decision.allowed, "{operation:?}");
+        assert_eq!(decision.waits_us().as_slice(), [0, 0], "{operation:?}");
+        assert_eq!(decision.retry_after_us(), Some(0), "{operation:?}");
+    }
+}
+
+/// A group waits under each of its quotas that denies it, and under no other.
+#[test]
+fn claim_is_made_where_units_are_missing() {
+    // Of 100 units 90 may be a's, and of 200 units 180.
+    let policy = grouped("100/10s token_bucket; 200/20s token_bucket");
+    let a = in_group(&policy, "a");
+    for (cost, waits) in [(80, [true, false]), (81, [true, true])] {
+        let mut key = Key { rules: a.clone(), ..Key::of_policy(&policy) };
+        let _ = key.ask(Operation::Charge, 100, NOW_US);
+        assert_eq!(
+            key.rules
+                .view(&key.states, NOW_US)
+                .quotas()
+                .iter()
+                .map(|usage| usage.remaining)
+                .collect::<Vec<_>>(),
+            [0, 80]
+        );
+        assert!(!key.ask(Operation::Check, cost, NOW_US).0.allowed);
+        let claims: Vec<bool> = key
+            .states
+            .iter()
+            .map(|state| match state {
+                State::Grouped(state) => state.claims_end_after_us(NOW_US) > 0,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(claims, waits, "{cost}");
+    }
+}
+
+#[test]
+fn inspection_says_what_never_ends() {
+    // A state under a limit of 0 does not change.
+    let mut frozen = Key::of("0/10s token_bucket");
+    assert_eq!(frozen.rules.inspect(&frozen.states, NOW_US, 1, 0).expires_after_us, Some(0));
+    let mut used = Key::of("10/10s token_bucket");
+    let _ = used.ask(Operation::Check, 1, NOW_US);
+    frozen.states = used.states.clone();
+    let inspection = frozen.rules.inspect(&frozen.states, NOW_US, 1, 0);
+    assert_eq!((inspection.expires_after_us, inspection.quotas[0].used), (None, 0));
+    assert_eq!(used.rules.inspect(&used.states, NOW_US, 1, 0).expires_after_us, Some(SECOND));
+    // Slots that are all left to others, of a group and of all.
+    for policy in [grouped("10 concurrent"), Policy::parse("p", "10 concurrent").unwrap()] {
+        let key = Key::of_policy(&policy);
+        let waits = [0, 50, 99]
+            .map(|headroom| key.rules.inspect(&key.states, NOW_US, 1, headroom).quotas[0].retry_after_us);
+        assert_eq!(waits, [Some(0), Some(0), None]);
+    }
+}
+
+/// The rules of any quota are those of its algorithm.
+#[test]
+fn rules_of_a_quota_explain_as_its_algorithm_does() {
+    for quotas in QUOTAS {
+        let mut key = Key::of(quotas);
+        let _ = key.ask(Operation::Check, 3, NOW_US);
+        let (rules, state) = (&key.rules.quotas[0].rules, &key.states[0]);
+        let explanation = rules.explain(state, NOW_US, crate::algorithm::Outcome::Admitted { spent: 1 });
+        assert!(explanation.reset_after_us > SECOND, "{quotas}");
+        assert_eq!(rules.reset_after_us(state, NOW_US), explanation.reset_after_us, "{quotas}");
+        let is_leaky = quotas.contains("leaky_bucket");
+        assert_eq!(rules.delay_us(state, NOW_US, 1), explanation.wait_us, "{quotas}");
+        assert_eq!(explanation.wait_us, if is_leaky { 2 * SECOND } else { 0 }, "{quotas}");
+        assert!(!state.holds_nothing(), "{quotas}");
+        let _ = key.ask(Operation::Refund, 3, NOW_US);
+        assert!(key.states[0].holds_nothing(), "{quotas}");
+    }
+}

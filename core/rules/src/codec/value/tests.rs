@@ -37,12 +37,14 @@ struct Key {
     rules: PolicyRules,
     codec: PolicyCodec,
     value: Bytes,
+    /// As the last operation that has written something has it.
+    lives_until_us: u64,
 }
 
 impl Key {
     fn of(policy: &Policy) -> Self {
         let codec = PolicyCodec::new(policy, Change::NONE);
-        Self { rules: PolicyRules::new(policy), codec, value: Bytes::new() }
+        Self { rules: PolicyRules::new(policy), codec, value: Bytes::new(), lives_until_us: 0 }
     }
 
     fn apply(&mut self, operation: Operation, cost: u64, now_us: u64, hold: Option<&Hold>) -> bool {
@@ -53,7 +55,7 @@ impl Key {
         let mut next = Bytes::new();
         if applied.written {
             let written = Written::by(operation, applied.spent, cost);
-            self.codec.write_value(&value, &states, written, now_us, &mut next);
+            self.lives_until_us = self.codec.write_value(&value, &states, written, now_us, &mut next);
             drop(value);
             self.value = next;
         }
@@ -96,6 +98,67 @@ fn records_of_other_numbers_are_kept_until_they_change() {
     let found = reserved.value.clone();
     assert!(reserved.apply(Operation::Reserve, 0, NOW_US, Some(&hold("r"))));
     assert_eq!(reserved.value, found);
+}
+
+/// Records of a form or a limit that would be written differently now.
+#[test]
+fn records_are_kept_whatever_would_be_written_now() {
+    let old = policy("4/7s token_bucket; 6/10s token_bucket step=3");
+    let new = policy("3/7s token_bucket; 12/10s token_bucket step=3");
+    let mut before = Key::of(&old);
+    assert!(before.apply(Operation::Check, 3, NOW_US, None));
+    let step_at = before.value.iter().position(|byte| *byte == Form::SteppedBucket as u8).unwrap();
+    let forms = [before.value[0], before.value[step_at]];
+    assert_eq!(forms, [Form::ShortBucket as u8, Form::SteppedBucket as u8]);
+    let block = Hold::of_block(5_000_000);
+    let mut after = Key { value: before.value.clone(), ..Key::of(&new) };
+    assert!(after.apply(Operation::Block, 0, NOW_US, Some(&block)));
+    assert!(after.value.starts_with(&before.value));
+    // Where the time of the change is not known, a record of steps has to name the limit that it counts under from now on.
+    let codec = PolicyCodec::new(&new, Change::Now(std::slice::from_ref(&old)));
+    let mut changed = Key { value: before.value.clone(), codec, ..Key::of(&new) };
+    assert!(changed.apply(Operation::Block, 0, NOW_US, Some(&block)));
+    assert!(changed.value.starts_with(&before.value[..step_at]));
+    let limit_at = step_at + 5 + 6 + 7;
+    assert_eq!(before.value[limit_at..][..5], [0, 0, 0, 0, 6]);
+    assert_eq!(changed.value[limit_at..][..5], [0, 0, 0, 0, 12]);
+}
+
+/// The scripts' fast path knows the form of a bucket's record by its quota.
+#[test]
+fn form_of_a_bucket_is_that_of_its_largest_debt() {
+    for (quota, form) in [
+        ("10/s token_bucket", Form::ShortBucket),
+        ("10/10d token_bucket", Form::Bucket),
+        ("7/10s leaky_bucket", Form::Bucket),
+    ] {
+        let mut key = Key::of(&policy(quota));
+        assert!(key.apply(Operation::Check, 1, NOW_US, None));
+        assert_eq!(key.value[0], form as u8, "{quota}");
+    }
+}
+
+/// Until a multiple of the period, or of 10 s, after which nothing counts.
+#[test]
+fn keys_live_until_nothing_counts() {
+    let second = 1_000_000;
+    let mut blocked = Key::of(&policy("10/s token_bucket"));
+    assert!(blocked.apply(Operation::Block, 0, NOW_US, Some(&Hold::of_block(60 * second))));
+    assert_eq!(blocked.lives_until_us, NOW_US + 70 * second);
+    for (quota, at_us, lives_until_us) in [
+        ("10/20s", NOW_US, NOW_US + 40 * second),
+        // The last of the sub-windows before a multiple of the period counts until the next one.
+        ("10/20s", NOW_US - 1, NOW_US + 40 * second),
+        ("10/20s", NOW_US - 2 * second - 1, NOW_US + 20 * second),
+        ("10/20s token_bucket", NOW_US - 2 * second, NOW_US + 20 * second),
+        ("10/20s token_bucket", NOW_US - 2 * second - 1, NOW_US),
+        ("10/20s fixed_window", NOW_US - 5, NOW_US - 5 + 20 * second),
+    ] {
+        let mut key = Key::of(&policy(quota));
+        assert!(key.apply(Operation::Check, 1, at_us, None));
+        let read_us = key.codec.lives_until_us(&key.codec.cut(&key.value).unwrap());
+        assert_eq!((key.lives_until_us, read_us), (lives_until_us, lives_until_us), "{quota} {at_us}");
+    }
 }
 
 #[test]
