@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use serde::Deserialize;
 
 use crate::list::{Mutant, Points};
-use crate::weave::{SWITCH, weave};
+use crate::weave::{Constants, SWITCH, weave};
 
 /// A program of tests.
 pub(crate) struct Program {
@@ -34,27 +34,44 @@ pub(crate) fn build(root: &Path, copy: &Path, mutants: &[Mutant], selection: &[O
         points.entry((mutant.genre, mutant.span.start)).or_default().push((number, mutant.clone()));
     }
     let crate_roots: BTreeSet<PathBuf> = files.keys().filter_map(|file| crate_root(root, file)).collect();
+    let none = Points::new();
     let unneeded = std::env::var("UNNEEDED").unwrap_or_default();
     let (mut unviable, mut rejected, mut constant) = (BTreeSet::new(), BTreeSet::new(), BTreeSet::new());
     loop {
         let without = &unviable | &rejected;
         let mut woven = BTreeSet::new();
-        for path in tracked(root)? {
-            let Ok(source) = std::fs::read(root.join(&path)) else { continue };
+        let tracked = tracked(root)?;
+        // Any file of the changed crates may name their constants.
+        let mut of_crates: BTreeMap<PathBuf, (Constants, Vec<&Path>)> = BTreeMap::new();
+        for path in tracked.iter().filter(|path| path.extension().is_some_and(|it| it == "rs")) {
+            if let Some(of_crate) = crate_root(root, path).filter(|it| crate_roots.contains(it))
+                && let Ok(source) = std::fs::read_to_string(root.join(path))
+            {
+                let (constants, paths) = of_crates.entry(of_crate).or_default();
+                constants.add(path, &source, files.get(&**path).unwrap_or(&none), &without)?;
+                paths.push(path);
+            }
+        }
+        for path in &tracked {
+            let Ok(source) = std::fs::read(root.join(path)) else { continue };
             let mut text = source;
-            if let Some(points) = files.get(&*path) {
-                let changed = weave(std::str::from_utf8(&text)?, points, &without, &constant)
-                    .with_context(|| path.display().to_string())?;
+            let of_crate = of_crates.values().find(|(_, paths)| paths.contains(&&**path));
+            if let Some((constants, _)) = of_crate {
+                let points = files.get(&**path).unwrap_or(&none);
+                let changed =
+                    weave(path, std::str::from_utf8(&text)?, points, &without, &constant, constants)
+                        .with_context(|| path.display().to_string())?;
                 woven.extend(changed.numbers);
+                unviable.extend(changed.unviable);
                 text = changed.text.into_bytes();
             }
             if path.ends_with("Cargo.toml") {
                 text = without_dependencies(&String::from_utf8(text)?, &unneeded).into_bytes();
             }
-            if crate_roots.contains(&path) {
+            if crate_roots.contains(path) {
                 text.extend(SWITCH.bytes());
             }
-            write_if_other(&copy.join(&path), &text)?;
+            write_if_other(&copy.join(path), &text)?;
         }
         let outcome = compile(copy, selection)?;
         if outcome.is_built {
@@ -66,8 +83,12 @@ pub(crate) fn build(root: &Path, copy: &Path, mutants: &[Mutant], selection: &[O
         }
         let before = (unviable.len(), rejected.len(), constant.len());
         unviable.extend(outcome.mutants);
-        rejected.extend(outcome.places);
         constant.extend(outcome.constant);
+        // A mutant that does not compile may be the cause of errors around it.
+        if before.0 == unviable.len() {
+            unviable.extend(outcome.around);
+            rejected.extend(outcome.places);
+        }
         if before == (unviable.len(), rejected.len(), constant.len()) {
             bail!("the copy does not compile, and no error names a mutant:\n{}", outcome.messages.join("\n"));
         }
@@ -121,7 +142,10 @@ fn write_if_other(path: &Path, text: &[u8]) -> Result<()> {
 struct Outcome {
     is_built: bool,
     programs: Vec<Program>,
+    /// Those in a line that has an error.
     mutants: BTreeSet<u32>,
+    /// Those in lines that have one together.
+    around: BTreeSet<u32>,
     places: BTreeSet<u32>,
     constant: BTreeSet<String>,
     messages: Vec<String>,
@@ -203,19 +227,21 @@ impl Outcome {
         }
         let is_pattern = error.code.as_ref().is_some_and(|it| it.code == "E0004");
         for primary in [true, false] {
-            let found = self.mutants.len() + self.places.len();
+            let found = self.mutants.len() + self.around.len() + self.places.len();
             for span in error.spans.iter().filter(|it| it.is_primary == primary) {
                 let Ok(text) = std::fs::read_to_string(copy.join(&span.file_name)) else { continue };
                 let lines = text.lines().skip(span.line_start - 1).take(span.line_end - span.line_start + 1);
+                let is_its_own = span.is_primary && span.line_start == span.line_end;
+                let mutants = if is_its_own { &mut self.mutants } else { &mut self.around };
                 for line in lines {
-                    self.mutants.extend(marked(line, "/*mutant "));
+                    mutants.extend(marked(line, "/*mutant "));
                     self.places.extend(marked(line, "/*place "));
                     if is_pattern {
-                        self.mutants.extend(marked(line, "/*arms "));
+                        mutants.extend(marked(line, "/*arms "));
                     }
                 }
             }
-            if self.mutants.len() + self.places.len() > found {
+            if self.mutants.len() + self.around.len() + self.places.len() > found {
                 break;
             }
         }

@@ -13,8 +13,6 @@ pub(crate) struct Mutant {
     pub(crate) name: String,
     pub(crate) replacement: String,
     pub(crate) span: Span,
-    #[serde(default)]
-    pub(crate) function: Option<Function>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
@@ -25,11 +23,6 @@ pub(crate) enum Genre {
     MatchArm,
     MatchArmGuard,
     StructField,
-}
-
-#[derive(Debug, Clone, Deserialize)]
-pub(crate) struct Function {
-    pub(crate) return_type: String,
 }
 
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -50,12 +43,6 @@ impl Mutant {
         let file = self.file.to_string_lossy();
         let rest = self.name.strip_prefix(&*file).unwrap_or(&self.name);
         rest.split_once(": ").map_or(rest, |(_, change)| change)
-    }
-
-    /// Whether the function's type is known only from its body, which the mutants of one build share.
-    pub(crate) fn has_opaque_type(&self) -> bool {
-        self.genre == Genre::FnValue
-            && self.function.as_ref().is_some_and(|it| it.return_type.contains("impl "))
     }
 }
 

@@ -3,9 +3,12 @@
 //! Operands are evaluated as before and written once, so that nested operators do not multiply the code. Each arm has a line of its
 //! own that ends with the number of its mutant: so the error of a mutant that does not compile names it.
 
+mod constants;
+
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::ops::Range;
+use std::path::Path;
 
 use anyhow::{Context, Result};
 use proc_macro2::LineColumn;
@@ -13,6 +16,7 @@ use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
 use crate::list::{Genre, Place, Points};
+pub(crate) use constants::Constants;
 
 /// What the changed code asks: the number of the mutant that is on, 0 for none. A test run with the other variable writes the
 /// numbers of the places that it reaches.
@@ -40,23 +44,51 @@ pub(crate) mod woven_mutants {
         }
         on
     }
+
+    /// What a function returns whose type only its body says: what a mutant does, or what the function does.
+    pub(crate) enum Either<L, R> {
+        Left(L),
+        Right(R),
+    }
+
+    impl<L: Iterator, R: Iterator<Item = L::Item>> Iterator for Either<L, R> {
+        type Item = L::Item;
+
+        fn next(&mut self) -> Option<L::Item> {
+            match self {
+                Self::Left(it) => it.next(),
+                Self::Right(it) => it.next(),
+            }
+        }
+    }
+
+    pub(crate) fn of<T, I: Iterator<Item = T>>(items: I) -> I {
+        items
+    }
 }
 "#;
 
 const ON: &str = "crate::woven_mutants::on";
+const EITHER: &str = "crate::woven_mutants::Either";
 
-/// The changed text, and the numbers of the mutants in it; the others are of forms that cannot share a build.
+/// The changed text, and the numbers of the mutants in it; those that are neither there nor unviable are of forms that cannot share a
+/// build.
 pub(crate) struct Woven {
     pub(crate) text: String,
     pub(crate) numbers: BTreeSet<u32>,
+    /// Those that are seen not to compile.
+    pub(crate) unviable: BTreeSet<u32>,
 }
 
-/// Changes a file at the places of its mutants, but for those in `without`; `const` stays with the functions in `constant`.
+/// Changes a file at the places of its mutants, but for those in `without`; `const` stays with the functions in `constant`. Wherever it
+/// names a constant that has mutants, it takes the value of the one that is on.
 pub(crate) fn weave(
+    path: &Path,
     source: &str,
     points: &Points,
     without: &BTreeSet<u32>,
     constant: &BTreeSet<String>,
+    constants: &Constants,
 ) -> Result<Woven> {
     let file = syn::parse_file(source).context("parsing")?;
     let mut weaver = Weaver {
@@ -68,9 +100,18 @@ pub(crate) fn weave(
         closes: Vec::new(),
         cuts: Vec::new(),
         numbers: BTreeSet::new(),
+        unviable: BTreeSet::new(),
     };
     weaver.visit_file(&file);
-    Ok(Woven { numbers: std::mem::take(&mut weaver.numbers), text: weaver.text() })
+    let of_constants = constants.insertions(path, source, points, without, constant)?;
+    let is_kept = |at: usize| !weaver.cuts.iter().any(|cut| cut.contains(&at));
+    weaver.opens.extend(of_constants.opens.into_iter().filter(|(at, _)| is_kept(*at)));
+    // Those that end where an operand does are within it.
+    let closes = of_constants.closes.into_iter().filter(|(at, _)| is_kept(at.saturating_sub(1)));
+    weaver.closes = closes.chain(weaver.closes).collect();
+    weaver.numbers.extend(of_constants.numbers);
+    let (numbers, unviable) = (std::mem::take(&mut weaver.numbers), std::mem::take(&mut weaver.unviable));
+    Ok(Woven { numbers, unviable, text: weaver.text() })
 }
 
 struct Weaver<'a> {
@@ -84,6 +125,7 @@ struct Weaver<'a> {
     closes: Vec<(usize, String)>,
     cuts: Vec<Range<usize>>,
     numbers: BTreeSet<u32>,
+    unviable: BTreeSet<u32>,
 }
 
 impl Weaver<'_> {
@@ -91,8 +133,7 @@ impl Weaver<'_> {
     fn at(&self, genre: Genre, start: LineColumn) -> Vec<(u32, String)> {
         let place = Place { line: start.line, column: start.column + 1 };
         let mutants = self.points.get(&(genre, place)).map(Vec::as_slice).unwrap_or_default();
-        let usable =
-            mutants.iter().filter(|(number, it)| !self.without.contains(number) && !it.has_opaque_type());
+        let usable = mutants.iter().filter(|(number, _)| !self.without.contains(number));
         usable.map(|(number, it)| (*number, it.replacement.clone())).collect()
     }
 
@@ -122,6 +163,8 @@ impl Weaver<'_> {
         let sign = self.source_of(&it.op);
         let kind = Operator::of(&it.op);
         if mutants.is_empty() || (kind == Operator::Lazy && (has_let(&it.left) || has_let(&it.right))) {
+            // A `let` stands between `&&` only.
+            self.unviable.extend(mutants.iter().map(|(number, _)| *number));
             return visit::visit_expr_binary(self, it);
         }
         self.wove(&mutants);
@@ -184,6 +227,9 @@ impl Weaver<'_> {
             }
             self.cuts.push(constness.span.byte_range());
         }
+        if self.opaque(signature, block, at, &mutants) {
+            return true;
+        }
         for (number, value) in &mutants {
             let place = mutants[0].0;
             self.opens.push((
@@ -192,6 +238,54 @@ impl Weaver<'_> {
             ));
         }
         self.wove(&mutants);
+        true
+    }
+
+    /// Makes a function of an iterator whose type only its body says choose between that and the values of its mutants; false for all other
+    /// functions.
+    fn opaque(
+        &mut self,
+        signature: &syn::Signature,
+        block: &syn::Block,
+        at: usize,
+        mutants: &[(u32, String)],
+    ) -> bool {
+        let syn::ReturnType::Type(_, returned) = &signature.output else { return false };
+        let parts: Vec<&syn::Type> = match &**returned {
+            syn::Type::Tuple(tuple) => tuple.elems.iter().collect(),
+            only => vec![only],
+        };
+        let opaque = parts.iter().position(|part| matches!(part, syn::Type::ImplTrait(_)));
+        let (Some(opaque), Some((place, _))) = (opaque, mutants.first()) else { return opaque.is_some() };
+        let Some(item) = item_of(parts[opaque]).map(|item| self.source_of(item)) else { return true };
+        let names: Vec<String> = (0..parts.len()).map(|part| format!("__{part}")).collect();
+        // Every mutant is the left one of what the others have left.
+        let either = |depth: usize, side: &str| {
+            let before = format!("{EITHER}::Right(").repeat(depth);
+            let (open, close) = match side {
+                "Left" => (format!("{before}{EITHER}::Left("), ")".repeat(depth + 1)),
+                _ => (before, ")".repeat(depth)),
+            };
+            let mut names = names.clone();
+            names[opaque] = format!("{open}{}{close}", names[opaque]);
+            names.join(", ")
+        };
+        let pattern = names.join(", ");
+        let mut open = format!("match {ON}({place}) {{\n");
+        for (depth, (number, value)) in mutants.iter().enumerate() {
+            let _ = writeln!(
+                open,
+                "{number} => {{ let ({pattern}) = {value}; let {name} = crate::woven_mutants::of::<{item}, _>({name}); ({}) }} /*mutant {number}*/",
+                either(depth, "Left"),
+                name = names[opaque],
+            );
+        }
+        let numbers: Vec<String> = mutants.iter().map(|(number, _)| number.to_string()).collect();
+        let _ = writeln!(open, "_ => {{ /*place {}*/\nlet ({pattern}) = {{", numbers.join(" "));
+        self.opens.push((at, open));
+        let end = block.brace_token.span.close().byte_range().start;
+        self.closes.push((end, format!("}}; ({}) }} }}", either(mutants.len(), "Right"))));
+        self.wove(mutants);
         true
     }
 
@@ -274,6 +368,9 @@ impl<'ast> Visit<'ast> for Weaver<'_> {
                 if mutants.is_empty() && condition.is_none() {
                     self.visit_expr(&guarded.guard);
                 } else if has_let(&guarded.guard) {
+                    if binds_what_is_used(&guarded.guard, &it.body) {
+                        self.unviable.extend(mutants.iter().map(|(number, _)| *number));
+                    }
                     if let Some(condition) = condition {
                         self.opens.push((range.start, format!("{condition} && ")));
                     }
@@ -378,6 +475,20 @@ fn is_test(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
+/// What an iterator yields whose type is not named.
+fn item_of(opaque: &syn::Type) -> Option<&syn::Type> {
+    let syn::Type::ImplTrait(it) = opaque else { return None };
+    it.bounds.iter().find_map(|bound| {
+        let syn::TypeParamBound::Trait(bound) = bound else { return None };
+        let last = bound.path.segments.last().filter(|last| last.ident == "Iterator")?;
+        let syn::PathArguments::AngleBracketed(arguments) = &last.arguments else { return None };
+        arguments.args.iter().find_map(|argument| match argument {
+            syn::GenericArgument::AssocType(it) if it.ident == "Item" => Some(&it.ty),
+            _ => None,
+        })
+    })
+}
+
 /// Whether a condition is a chain with a `let`.
 fn has_let(condition: &syn::Expr) -> bool {
     match condition {
@@ -387,6 +498,36 @@ fn has_let(condition: &syn::Expr) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether the body of an arm has a name that its guard binds.
+fn binds_what_is_used(guard: &syn::Expr, body: &syn::Expr) -> bool {
+    #[derive(Default)]
+    struct Names {
+        bound: BTreeSet<String>,
+        used: BTreeSet<String>,
+    }
+
+    impl<'ast> Visit<'ast> for Names {
+        fn visit_pat_ident(&mut self, it: &'ast syn::PatIdent) {
+            self.bound.insert(it.ident.to_string());
+        }
+
+        fn visit_expr_path(&mut self, it: &'ast syn::ExprPath) {
+            self.used.extend(it.path.get_ident().map(ToString::to_string));
+        }
+
+        fn visit_macro(&mut self, it: &'ast syn::Macro) {
+            let tokens = it.tokens.to_string();
+            let is_name = |sign: char| !sign.is_alphanumeric() && sign != '_';
+            self.used.extend(tokens.split(is_name).map(str::to_owned));
+        }
+    }
+
+    let (mut of_guard, mut of_body) = (Names::default(), Names::default());
+    of_guard.visit_expr(guard);
+    of_body.visit_expr(body);
+    !of_guard.bound.is_disjoint(&of_body.used)
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
