@@ -209,6 +209,18 @@ mod tests {
         assert!(refused.contains("the maximum of group a is 1%"), "{refused}");
     }
 
+    /// The farthest place in the order is 2^45.
+    #[test]
+    fn units_times_weights_are_bounded() {
+        let table = GroupTable::new([group("a", 64, 0, 100)]).unwrap();
+        let grouped = |units: u64| {
+            let quota: Quota = format!("{units}/s token_bucket").parse().unwrap();
+            quota.grouped(&table).map(|quota| quota.limit()).map_err(|error| error.to_string())
+        };
+        assert_eq!(grouped(1 << 39), Ok(1 << 39));
+        assert!(grouped((1 << 39) + 1).unwrap_err().contains("common multiple 64"));
+    }
+
     #[test]
     fn impossible_groups_are_refused() {
         for (groups, about) in [

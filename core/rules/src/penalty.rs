@@ -167,6 +167,9 @@ mod tests {
         let mut record = BlockRecord::default();
         record.block(5 * SECOND, 10 * SECOND);
         assert_eq!((record.level, record.expires_after_us(6 * SECOND, Some(&PENALTY))), (0, 9 * SECOND));
+        let mut short = BlockRecord::default();
+        short.block(0, 2 * SECOND);
+        assert_eq!(short.expires_after_us(SECOND, Some(&PENALTY)), SECOND);
         let mut denied_once = BlockRecord::default();
         denied(&mut denied_once, 5);
         assert_eq!(denied_once.expires_after_us(6 * SECOND, Some(&PENALTY)), 9 * SECOND);

@@ -172,6 +172,14 @@ mod tests {
     }
 
     #[test]
+    fn time_of_a_penalty_is_at_most_366_days() {
+        let most_us: u64 = 31_622_400_000_000;
+        let read = |us: u64| WirePolicy::read(&format!("5/s\npenalty 1 1 1 1 {us}"));
+        assert_eq!(read(most_us).unwrap().policy.penalty().map(|penalty| penalty.forget_us), Some(most_us));
+        assert!(read(most_us + 1).is_err());
+    }
+
+    #[test]
     fn everything_else_is_refused() {
         let lines =
             ["", "now", "5/s\nnow\nnow", "5/s\nnow ", "5/s\npenalty 0 1 1 1 1", "5/s\npenalty 1 1 1 1"];

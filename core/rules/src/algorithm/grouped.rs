@@ -566,7 +566,7 @@ fn first(mut holds: impl FnMut(u64) -> bool) -> u64 {
     while high < MAX_US && !holds(high) {
         high *= 2;
     }
-    let mut low = 0;
+    let mut low = high / 2;
     while low + 1 < high {
         let middle = low + (high - low) / 2;
         if holds(middle) { high = middle } else { low = middle }

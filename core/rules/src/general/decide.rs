@@ -127,9 +127,9 @@ impl PolicyRules {
         request: KeyOperation<'_>,
         is_shared: bool,
     ) -> Outcome {
-        let KeyOperation { now_us, cost, hold, .. } = request;
+        let KeyOperation { now_us, operation, cost, .. } = request;
+        let hold = request.hold.filter(|_| operation == Operation::Reserve);
         let in_groups = self.groups.is_some();
-        // A check has no hold.
         if hold.is_some_and(|hold| key.reservations.find(&hold.id, in_groups, now_us).is_some()) {
             return Outcome { repeated: true, ..Outcome::written(self.rewind_key(key, now_us)) };
         }

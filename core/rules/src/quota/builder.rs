@@ -415,6 +415,15 @@ mod tests {
             let refused = text.parse::<Quota>().unwrap_err().to_string();
             assert!(refused.contains("use a smaller"), "{refused}");
         }
+        // Eight times the burst may be in debt. A wait is less than 2^63 us, with steps at most 2^53 us.
+        for (text, most, too_much) in [
+            ("1/100d leaky_bucket", 100_000, 500_000),
+            ("1/day token_bucket step=1", 13_000, 50_000),
+            ("1/1048576us token_bucket step=1", 1 << 30, (1 << 30) + 1),
+        ] {
+            let is_counted = |burst: u64| format!("{text} burst={burst}").parse::<Quota>().is_ok();
+            assert!(is_counted(most) && !is_counted(too_much), "{text}");
+        }
     }
 
     #[test]

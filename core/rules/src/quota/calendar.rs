@@ -144,14 +144,10 @@ impl Calendar {
     /// A lower bound on the length of a window, in microseconds; at least one second.
     pub(crate) fn shortest_us(&self) -> u64 {
         let first = self.0.number_of(Date::constant(2023, 1, 1));
-        // Four years have every length that there is.
-        let windows = match self.0.unit {
-            CalendarUnit::Day | CalendarUnit::Week(_) => 1,
-            CalendarUnit::Months(..) | CalendarUnit::Year(..) => 4 * 12,
-        };
-        let lengths = (first..first + windows).map(|number| {
+        // In a common year, such as this, months are the shortest; and most of 12 years in a row are common.
+        let lengths = (first..first + 12).map(|number| {
             let days = self.0.first_date(number).until(self.0.first_date(number + 1));
-            days.map_or(1, |days| u64::from(days.get_days().unsigned_abs()))
+            days.map_or(1, |days| u64::try_from(days.get_days()).unwrap_or(1))
         });
         let days = lengths.min().unwrap_or(1);
         // From its start to its end a clock gains at most the difference of two offsets.
@@ -422,7 +418,7 @@ mod tests {
 
     #[test]
     fn settings_of_a_key_replace_those_that_they_have() {
-        let zone = Zone::parse("Asia/Tokyo").unwrap();
+        let zone = Zone::parse("Europe/Berlin").unwrap();
         let from = CalendarStart::Day(15);
         let own = |zone: Option<&Zone>, from, group: Option<&str>| KeyOptions {
             zone: zone.cloned(),
@@ -445,7 +441,7 @@ mod tests {
 
         let quota: Quota = "10/month".parse().unwrap();
         let of_key = quota.of_key(&both);
-        let expected: Quota = "10/month from=15 zone=Asia/Tokyo".parse().unwrap();
+        let expected: Quota = "10/month from=15 zone=Europe/Berlin".parse().unwrap();
         assert_eq!((of_key.identity(), of_key.to_string()), (expected.identity(), expected.to_string()));
         let without: Quota = "10/s".parse().unwrap();
         assert_eq!(without.of_key(&both), without);
@@ -541,6 +537,23 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// An instant in the window that was computed last is answered by that alone.
+    #[test]
+    fn window_that_was_computed_last_is_kept() {
+        let calendar = calendar("month zone=Asia/Tokyo");
+        let Range { start, end } = calendar.window_us(1_795_132_800 * SECOND_US);
+        let kept = calendar.0.latest.load(Ordering::Relaxed);
+        let seconds = [start / SECOND_US, (end - start) / SECOND_US];
+        assert_eq!([kept / (1 << 26), kept % (1 << 26)], seconds);
+        // Not a month: nothing is computed within it.
+        calendar.0.latest.store((101 << 26) + 51, Ordering::Relaxed);
+        for second in [101, 151] {
+            let window_us = calendar.window_us(second * SECOND_US);
+            assert_eq!(window_us, 101 * SECOND_US..152 * SECOND_US);
+        }
+        assert_eq!(calendar.window_us(152 * SECOND_US).end, (31 * 24 - 9) * 3_600 * SECOND_US);
     }
 
     proptest! {

@@ -38,7 +38,7 @@ pub fn shares_of(quota: &Quota, table: &GroupTable) -> Box<[Share]> {
         let top_rate = if maximum < 100 { limit * maximum / 100 } else { 0 };
         if is_bucket {
             let burst = if rate > 0 { (capacity * minimum / 200).max(1) } else { 0 };
-            let top_burst = if top_rate > 0 { (capacity * maximum / 100).max(1) } else { capacity };
+            let top_burst = (capacity * maximum / 100).max(1);
             return Share { tag, weight, rate, burst, top_rate, top_burst, minimum: 0 };
         }
         let minimum = slots_of(quota) * minimum / 100;

@@ -34,7 +34,7 @@ use crate::units::micros;
 use crate::zone::Zone;
 
 const DAY_US: u64 = 86_400_000_000;
-const WEEK_US: u64 = 7 * DAY_US;
+const WEEK_US: u64 = 604_800_000_000;
 
 /// The units of a period from long to short: microseconds, the word for one unit, the letters after a number, and other
 /// spellings.
@@ -390,11 +390,10 @@ impl<'a> Reader<'a> {
             let unit = lower_case(self.read(*word));
             unit_us(&unit).is_some() || months_of(&unit).is_some()
         };
-        let (written, unit_at) =
-            match words.next_if(|word| digits > 0 && digits == read.len() && is_unit(word)) {
-                Some(word) => (self.read(word), word.start),
-                None => (&read[digits..], span.start + digits),
-            };
+        let (written, unit_at) = match words.next_if(|word| digits == read.len() && is_unit(word)) {
+            Some(word) => (self.read(word), word.start),
+            None => (&read[digits..], span.start + digits),
+        };
         let unit = &*lower_case(written);
         if let Some(at) = written.find([',', '|', '&', '+']) {
             return Err(self.error(unit_at + at, "; between quotas, as in 10/second; 100/minute"));

@@ -129,6 +129,9 @@ mod tests {
         let stored = id.in_group(tag);
         assert_eq!((stored.group(), stored.is_in_a_group(&id)), (Some(tag), true));
         assert_eq!(ReservationId::stored(b"tag!").unwrap().group(), None);
+        // The longest one has 64 bytes and the tag.
+        let is_stored = |length| ReservationId::stored(&vec![1; length]).is_some();
+        assert_eq!([0, 1, 68, 69].map(is_stored), [false, true, true, false]);
     }
 
     #[test]

@@ -297,6 +297,13 @@ mod tests {
     }
 
     #[test]
+    fn longest_times_are_whole_hours_and_days() {
+        let hours = |us| Duration::from_micros(us).as_secs_f64() / 3_600.0;
+        let longest = [hours(ReservationTerms::MAX_TTL_US), hours(Hold::MAX_BLOCK_US)];
+        assert_eq!(longest.map(|it| it.to_string()), ["48", "8784"]);
+    }
+
+    #[test]
     fn clock_that_goes_back_lengthens_no_reservation() {
         let mut reservations = reservations(&[("a", 5, 5_000)]);
         assert_eq!(reservations.reset_after_us(4_500), 500);

@@ -129,7 +129,9 @@ fn coarse_ticks_count_the_same_times() {
     assert!(buckets[0].tick_us > 1);
     let now_us = 86_400 * SECOND;
     let mut state = State::default();
-    assert!(check(&buckets[0], &mut state, now_us, 1_000_000) && !check(&buckets[1], &mut state, now_us, 10));
+    assert!(check(&buckets[0], &mut state, now_us, 1_000_000));
+    assert!(!buckets[0].is_ahead(&state, now_us) && buckets[0].is_ahead(&state, now_us - SECOND));
+    assert!(!check(&buckets[1], &mut state, now_us, 10));
     // Ten units come in 864 ms.
     assert_eq!(state.claims_end_after_us(now_us), 864_000 + CLAIM_US);
     let mut moved = state.clone();
