@@ -288,3 +288,6 @@ fn read_view(reply: &mut Reader<'_>) -> Option<sliding_log::State> {
     entries.extend((used > 0).then_some((newest_us, used)));
     Some(sliding_log::State::of_parts(entries))
 }
+
+#[cfg(test)]
+mod tests;
