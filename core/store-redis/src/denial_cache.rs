@@ -126,8 +126,11 @@ impl DenialCache {
         if self.longest.is_zero() || !is_check(charge) {
             return None;
         }
-        let hash = self.hash(charge);
-        let at = monotonic::ticks();
+        self.version_at(self.hash(charge), monotonic::ticks())
+    }
+
+    /// The version for a request that is made at that time.
+    fn version_at(&self, hash: u64, at: Duration) -> Option<ReadVersion> {
         let shard = self.shard(hash).lock();
         (shard.unsure_until.is_none_or(|until| until < at)).then_some(ReadVersion {
             hash,

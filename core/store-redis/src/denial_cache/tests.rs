@@ -167,8 +167,10 @@ fn refund_or_reset_removes_the_key_and_refuses_denials_of_earlier_requests() {
     assert!(world.cache.read_version(check(b"k", 1)).is_none());
     let world = World::of("10/10s token_bucket");
     world.cache.forget(check(b"k", 1), Some(Duration::ZERO));
-    std::thread::sleep(Duration::from_millis(1));
-    assert!(world.cache.read_version(check(b"k", 1)).is_some());
+    let hash = world.cache.hash(check(b"k", 1));
+    let until = world.cache.shard(hash).lock().unsure_until.unwrap();
+    let is_sure = |at| world.cache.version_at(hash, at).is_some();
+    assert!(!is_sure(until) && is_sure(until + Duration::from_nanos(1)));
 }
 
 #[test]
@@ -211,7 +213,12 @@ fn invalidations_remove_the_keys_that_they_name() {
     let before = world.cache.read_version(check(b"b", 1)).unwrap();
     world.cache.forget_all();
     assert!(!is_cached(b"a") && !is_cached(b"b") && !is_cached(b"c") && known() == 0);
-    assert!(!world.cache.learn(check(b"b", 1), before, channel(2), &world.call, Arc::new(world.spent(10))));
+    let learn_late =
+        || world.cache.learn(check(b"b", 1), before, channel(2), &world.call, Arc::new(world.spent(10)));
+    assert!(!learn_late());
+    // Nor after one more.
+    world.cache.forget_where(|_| false);
+    assert!(!learn_late());
     assert!(world.cache.channels().is_empty());
 }
 
@@ -252,6 +259,18 @@ fn denial_expires() {
     assert!(world.learn(check(b"k", 1), world.spent(10)));
     std::thread::sleep(Duration::from_millis(1));
     assert!(world.cache.answer(check(b"k", 1)).is_none() && world.cache.known.load(Ordering::Relaxed) == 0);
+    // At its longest age it is over.
+    let (younger, longest) = (Duration::from_nanos(2_999), Duration::from_micros(3));
+    let world = World { cache: DenialCache::new(longest, world.clock.clone().into()), ..world };
+    let version = world.cache.read_version(check(b"k", 1)).unwrap();
+    assert!(world.learn(check(b"k", 1), world.spent(10)));
+    let mut shard = world.cache.shard(version.hash).lock();
+    shard.table.iter_mut().for_each(|known| known.asked = version.at);
+    world.cache.drop_old(&mut shard, version.at + younger);
+    assert_eq!(shard.table.len(), 1);
+    world.cache.drop_old(&mut shard, version.at + longest);
+    assert_eq!(shard.table.len(), 0);
+    drop(shard);
     // Without an age there is no cache.
     let world = World { cache: DenialCache::new(Duration::ZERO, world.clock.clone().into()), ..world };
     assert!(world.cache.read_version(check(b"k", 1)).is_none());
@@ -381,7 +400,9 @@ fn shards_of_many_denials_keep_a_half_of_them() {
     (512..1_024).for_each(|number| learn(number, later));
     learn(1_024, later);
     assert_eq!(world.cache.known.load(Ordering::Relaxed), 513);
-    // The place of a hash.
+    // The places of keys, and of a hash.
+    let hash = |key: &[u8]| world.cache.hash(check(key, 1));
+    assert!(hash(b"k") != hash(b"l") && hash(b"k") == hash(b"k"));
     let shard = |hash: u64| std::ptr::from_ref(world.cache.shard(hash));
     assert!(std::ptr::eq(shard(0), &raw const world.cache.shards[0]));
     assert!(std::ptr::eq(shard(3 << 48), &raw const world.cache.shards[3]));
