@@ -182,23 +182,17 @@ impl Leases {
 
     /// The channels of the keys that are leased.
     fn leased_channels(&self) -> ChannelSet {
-        let mut channels = ChannelSet::default();
-        if self.keys_held.load(Ordering::Relaxed) > 0 {
-            let now_us = self.now_us();
-            for shard in &self.shards {
-                let shard = shard.lock();
-                let leased = shard.table.iter().filter(|holding| !holding.is_idle(now_us));
-                leased.for_each(|holding| channels.insert(holding.channel));
-            }
+        let (now_us, mut channels) = (self.now_us(), ChannelSet::default());
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let leased = shard.table.iter().filter(|holding| !holding.is_idle(now_us));
+            leased.for_each(|holding| channels.insert(holding.channel));
         }
         channels
     }
 
     /// The number of units of a key that are held in-process.
     pub(crate) fn units(&self, charge: Charge<'_>) -> u64 {
-        if self.keys_held.load(Ordering::Relaxed) == 0 {
-            return 0;
-        }
         self.with_lease(charge, |holding| holding.units()).unwrap_or(0)
     }
 

@@ -190,3 +190,6 @@ impl Grant {
         self.parts > 0 && (now_us >= self.ends.at_us || now_us.saturating_sub(self.taken_at_us) >= max_age_us)
     }
 }
+
+#[cfg(test)]
+mod tests;

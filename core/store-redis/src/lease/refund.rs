@@ -71,7 +71,7 @@ impl Leases {
 
     /// Starts no more takes, refunds all units, and waits for the refunds: at most for the deadline of one decision.
     pub(crate) fn give_back_all(self: &Arc<Self>) {
-        if !self.closed.swap(true, Ordering::AcqRel) && self.keys_held.load(Ordering::Relaxed) > 0 {
+        if !self.closed.swap(true, Ordering::AcqRel) {
             let until = self.deadline();
             let refunding = async {
                 self.landed(|| self.taking.load(Ordering::Acquire) == 0).await;
@@ -136,7 +136,7 @@ impl Leases {
         }
     }
 
-    fn over(&self) -> Vec<(LeaseKey, Grant)> {
+    pub(super) fn over(&self) -> Vec<(LeaseKey, Grant)> {
         if self.keys_held.load(Ordering::Relaxed) == 0 {
             return Vec::new();
         }
@@ -188,7 +188,7 @@ impl LeasedKeys for Leases {
 
 /// Whether units taken under the old quotas are the same number of units under the new ones. This requires that every quota was debited,
 /// and that the repayment rate of each bucket is unchanged, since a unit of a bucket is worth the time that its repayment takes.
-fn keeps_units(before: &Policy, after: &Policy) -> bool {
+pub(super) fn keeps_units(before: &Policy, after: &Policy) -> bool {
     after.quotas().iter().all(|quota| {
         let is_time = quota.algorithm() == Algorithm::TokenBucket && quota.step().is_none();
         let mut past = before.quotas().iter().filter(|past| past.identity() == quota.identity());

@@ -1,5 +1,10 @@
 //! With leases, several processes together admit no more than the quota admits without them.
 
+mod on_server;
+mod server;
+mod table;
+mod world;
+
 use proptest::prelude::*;
 use proptest::sample::select;
 
