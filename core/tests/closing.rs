@@ -1,17 +1,21 @@
-//! `close`: ends all calls, and releases threads, descriptors and memory although the limiter is still referenced.
+//! `close`: ends all calls, and releases threads, descriptors and memory although the limiter is still referenced. And
+//! calls of a process that may open no descriptors.
 
 #![cfg(target_os = "linux")]
-#![expect(clippy::unwrap_used, reason = "tests")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 use std::net::TcpListener;
 use std::sync::mpsc::channel;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use polylimit::admin::{KeyFilter, ListBudget, PublishOptions};
+use polylimit::clock::ManualClock;
 use polylimit::document::RequestAttributes;
 use polylimit::raw::{Answer, Call, Completions};
 use polylimit::reservation::ReserveOptions;
+use polylimit::storage::Outage;
 use polylimit::{ErrorKind, Limiter, Policy, Request};
 
 /// Memory that the allocator may retain.
@@ -82,12 +86,15 @@ fn assert_closed(limiter: &Limiter, call: &Call<'_>, runtime: &tokio::runtime::R
         ("submit", completions.submit(limiter, call, ()).unwrap_or_else(drained)),
     ];
     for (way, answer) in answers {
-        let results = match answer {
+        let results = match (answer, call) {
             // Each request has its own result.
-            Ok(Answer::Decisions(each)) if matches!(call, Call::CheckMany(_)) => {
+            (Ok(Answer::Decisions(each)), Call::CheckMany(requests)) => {
+                assert_eq!(each.len(), requests.len(), "{way}");
                 each.into_iter().map(|decided| decided.map(|_| ())).collect()
             }
-            answer => vec![answer.map(|_| ())],
+            // Completions expect that closing fails a call that they start.
+            (answer, Call::CheckMany(_)) if way != "submit" => panic!("{way}: {answer:?}"),
+            (answer, _) => vec![answer.map(|_| ())],
         };
         for result in results {
             let kind = result.map_err(|error| error.kind());
@@ -303,5 +310,65 @@ fn close_releases_threads_and_descriptors_of_waiting_calls() {
         }
         assert!(Instant::now() < until, "{before:?} {after:?}");
         std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// From now on this process may open no further descriptors, or as many as it ever might.
+fn allow_descriptors(any: bool) {
+    let (_, most) = getrlimit(Resource::RLIMIT_NOFILE).unwrap();
+    setrlimit(Resource::RLIMIT_NOFILE, if any { most } else { 0 }, most).unwrap();
+}
+
+#[test]
+fn calls_decide_and_wait_while_the_process_may_open_no_descriptor() {
+    let _exclusive = exclusive();
+    let (_listener, redis) = silent();
+    let (key, clock) = (Request::new("user"), ManualClock::new(0).unwrap());
+    let limiters = ["memory:", &redis].map(|url| {
+        let policy = Policy::parse("api", "1/minute fixed_window").unwrap();
+        let builder = Limiter::builder().store(url).policy(policy).clock(clock.clone());
+        builder.outage("api", Outage::Fallback).build().unwrap().blocking()
+    });
+    let is_allowed = |answer: Result<Answer, polylimit::Error>| {
+        let Ok(Answer::Decision(decision)) = answer else { panic!("{answer:?}") };
+        decision.allowed()
+    };
+    let every = Duration::from_millis(1);
+    allow_descriptors(false);
+    for limiter in limiters {
+        let (raw, acquire) = (limiter.raw(), Call::Acquire(key, LONG));
+        assert!(is_allowed(raw.call_store(&Call::Check(key))));
+        assert!(!is_allowed(raw.call_until(&Call::Check(key), every, || panic!("it waits")).unwrap()));
+        // What has to wait is asked whether to stop, and leaves the queue or waits until it is admitted.
+        assert_eq!(raw.call_until(&acquire, every, || true), None);
+        let mut asked = 0;
+        let waited = raw.call_until(&acquire, every, || {
+            asked += 1;
+            clock.advance(Duration::from_secs(20)).unwrap();
+            false
+        });
+        assert!(is_allowed(waited.unwrap()) && asked >= 3);
+        std::thread::scope(|scope| {
+            let waiting = scope.spawn(|| is_allowed(raw.call_store(&acquire)));
+            while !waiting.is_finished() {
+                clock.advance(Duration::from_secs(1)).unwrap();
+                std::thread::sleep(every);
+            }
+            assert!(waiting.join().unwrap());
+        });
+    }
+    allow_descriptors(true);
+}
+
+#[test]
+fn call_on_a_thread_of_a_runtime_waits_without_asking_whether_to_stop() {
+    let limiter = limiter("memory:").blocking();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let acquire = Call::Acquire(Request::new("user"), Duration::ZERO);
+    for expected in [true, false] {
+        let answer = runtime.block_on(async {
+            limiter.raw().call_until(&acquire, Duration::ZERO, || panic!("it is asked")).unwrap()
+        });
+        assert!(matches!(answer, Ok(Answer::Decision(decided)) if decided.allowed() == expected));
     }
 }

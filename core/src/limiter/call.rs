@@ -16,7 +16,7 @@ use crate::limiter::{KeyCall, Limiter, Raw, blocking, usage};
 use crate::store::Store;
 use polylimit_document::request::RequestAttributes;
 use polylimit_rules::decision::{Decision, Usage};
-use polylimit_rules::error::{Error, ErrorKind};
+use polylimit_rules::error::Error;
 use polylimit_rules::request::Request;
 use polylimit_rules::reservation::id::ReservationId;
 use polylimit_rules::reservation::list::{Hold, ReservationTerms, commit_cost};
@@ -392,12 +392,9 @@ impl blocking::Limiter {
         if is_short || Handle::try_current().is_ok() {
             return Some(self.raw().call_store(call));
         }
-        let driver = match limiter.shared().driver_to_wait_on() {
-            Ok(driver) => driver,
-            Err(error) if error.kind() == ErrorKind::StoreUnavailable => {
-                return self.call_without_driver(call, every, stop);
-            }
-            Err(error) => return Some(Err(error)),
+        // On a closed limiter the call fails without one, too.
+        let Ok(driver) = limiter.shared().driver_to_wait_on() else {
+            return self.call_without_driver(call, every, stop);
         };
         let mut answer = pin!(limiter.raw().call_store(call));
         loop {
