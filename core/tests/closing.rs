@@ -10,6 +10,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::sys::wait::{WaitStatus, waitpid};
+use nix::unistd::{ForkResult, fork};
 use polylimit::admin::{KeyFilter, ListBudget, PublishOptions};
 use polylimit::clock::ManualClock;
 use polylimit::document::RequestAttributes;
@@ -17,6 +19,7 @@ use polylimit::raw::{Answer, Call, Completions};
 use polylimit::reservation::ReserveOptions;
 use polylimit::storage::Outage;
 use polylimit::{ErrorKind, Limiter, Policy, Request};
+use polylimit_test_servers::{Kind, Server};
 
 /// Memory that the allocator may retain.
 const RETAINED_KIB: usize = 16 << 10;
@@ -370,5 +373,34 @@ fn call_on_a_thread_of_a_runtime_waits_without_asking_whether_to_stop() {
             limiter.raw().call_until(&acquire, Duration::ZERO, || panic!("it is asked")).unwrap()
         });
         assert!(matches!(answer, Ok(Answer::Decision(decided)) if decided.allowed() == expected));
+    }
+}
+
+/// A child that a program forks, as servers do for their workers, has a copy of the limiter, and the connections are the parent's.
+#[test]
+#[expect(unsafe_code, reason = "a fork is unsafe")]
+fn limiter_that_a_forked_child_drops_works_in_the_parent() {
+    let _exclusive = exclusive();
+    let server = Server::start(Kind::Redis, &[]);
+    // With a clock of its own, a limiter has connections of its own.
+    let limiter = Limiter::builder().store(&format!("{}?deadline=60s", server.url()));
+    let limiter = limiter.policy(Policy::parse("api", "9/hour").unwrap()).clock(ManualClock::new(0).unwrap());
+    let limiter = limiter.build().unwrap();
+    assert_eq!(limiter.blocking().check("user").unwrap().remaining(), 8);
+    // SAFETY: The child drops the limiter and ends.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            drop(limiter);
+            // SAFETY: It ends the process, and nothing else.
+            unsafe { nix::libc::_exit(0) }
+        }
+        ForkResult::Parent { child } => {
+            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+            let (send, answered) = channel();
+            std::thread::spawn(move || send.send(limiter.blocking().check("user")).unwrap());
+            // Far below the deadline.
+            let decision = answered.recv_timeout(Duration::from_secs(30)).unwrap().unwrap();
+            assert_eq!((decision.remaining(), decision.degraded()), (7, None));
+        }
     }
 }

@@ -464,3 +464,28 @@ fn what_has_happened_cannot_be_reserved_and_has_no_pool() {
         assert!(refused.message().contains(about), "{refused}");
     }
 }
+
+/// A program that forks, as servers do for their workers: in memory, each process counts for itself.
+#[test]
+#[cfg(target_os = "linux")]
+#[expect(unsafe_code, reason = "a fork is unsafe")]
+fn forked_child_decides_by_the_same_configuration() {
+    use nix::sys::wait::{WaitStatus, waitpid};
+    use nix::unistd::{ForkResult, fork};
+
+    let limiter = configured(Limiter::builder()).blocking();
+    let left = || limiter.check(Request::new("alice").policy("api").plan("gold")).unwrap().remaining();
+    assert_eq!((left(), left()), (8, 7));
+    // SAFETY: The child makes decisions and ends.
+    match unsafe { fork() }.unwrap() {
+        ForkResult::Child => {
+            let made = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (left(), left())));
+            // SAFETY: It ends the process, and nothing else.
+            unsafe { nix::libc::_exit(i32::from(made.ok() != Some((8, 7)))) }
+        }
+        ForkResult::Parent { child } => {
+            assert_eq!(waitpid(child, None).unwrap(), WaitStatus::Exited(child, 0));
+            assert_eq!(left(), 6);
+        }
+    }
+}

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use polylimit::clock::ManualClock;
 use polylimit::decision::Cause;
+use polylimit::reservation::ReserveOptions;
 use polylimit::{Decision, ErrorKind, Limiter, Policy, Request};
 
 fn policy(name: &str, quotas: &str) -> Policy {
@@ -104,6 +105,21 @@ async fn check_together_spends_from_all_policies_or_none() {
         let decisions = limiter.check_together(&requests).await.unwrap();
         assert_eq!(decisions.iter().all(Decision::allowed), expected);
         assert_eq!(decisions[0].remaining(), 1);
+        let peeked = limiter.peek_together(&requests).await.unwrap();
+        let peeked: Vec<_> =
+            peeked.iter().map(|decision| (decision.allowed(), decision.remaining())).collect();
+        assert_eq!(peeked, [(true, 1), (false, 0)]);
+    }
+    let requests = ["api", "login"].map(|name| Request::new("b").policy(name).reserved());
+    for expected in [true, false] {
+        let terms = ReserveOptions::default().terms().unwrap();
+        let decisions = limiter.reserve_together(&requests, &terms).await.unwrap();
+        assert_eq!(decisions.iter().all(Decision::allowed), expected);
+        assert_eq!(limiter.cancel(requests[1], terms.id).await.unwrap().found(), expected);
+        if expected {
+            assert!(limiter.commit(requests[0], terms.id, None).await.unwrap().found());
+            assert!(limiter.check(Request::new("b").policy("login")).await.unwrap().allowed());
+        }
     }
 }
 
@@ -254,6 +270,10 @@ fn headroom_is_left_for_others_and_bounded() {
     assert_eq!((crossed.allowed(), crossed.crossed(), crossed.over()), (true, true, 1));
     assert!(!check(1, 0).crossed());
     assert_eq!(check(1, 99).retry_after_us(), None);
+    let reserve = |headroom| {
+        limiter.reserve(Request::new("b").cost(6).headroom(headroom), ReserveOptions::default()).unwrap()
+    };
+    assert_eq!((reserve(40).allowed(), reserve(41).allowed()), (true, false));
     let refused = limiter.check(Request::new("a").headroom(100)).unwrap_err().to_string();
     assert_eq!(refused, "headroom is 100 %: allowed is 0 to 99 %");
 }

@@ -333,6 +333,11 @@ fn bad_input_is_refused_with_what_is_allowed() {
         refused(limiter.reserve("key", options).unwrap_err(), "1 ms to 48 h");
         let id = ReservationId::new("a").unwrap();
         refused(limiter.renew("key", id, ttl).unwrap_err(), "1 ms to 48 h");
+        let remembered = limiter.reserve("key", ReserveOptions::default().remember(ttl));
+        match remembered {
+            Ok(reserved) => assert!(ttl.is_zero() && reserved.allowed()),
+            Err(error) => refused(error, "1 ms to 48 h, or 0 not to remember it"),
+        }
     }
     refused(limiter.check("key").unwrap_err(), "use reserve");
     // Also where the store knows the key.

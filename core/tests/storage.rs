@@ -10,7 +10,7 @@ use polylimit::storage::{
     Change, ConfigurationStore, Decide, Load, Outage, Replace, Store, StoredConfiguration, Update,
     configuration_contract, contract,
 };
-use polylimit::{Error, Limiter, Policy, blocking};
+use polylimit::{Decision, Error, Limiter, Policy, Request, blocking};
 
 /// Much longer than a change takes to arrive.
 const SOON: Duration = Duration::from_secs(60);
@@ -377,4 +377,21 @@ fn records_of_a_later_version_are_kept_and_its_quotas_are_not_decided() {
     let denied = limiter.check("user:42").unwrap();
     assert_eq!((denied.allowed(), denied.degraded()), (false, Some(Degradation::NewerFormat)));
     assert_eq!(state(), of_quota);
+}
+
+#[test]
+fn request_that_the_document_decides_asks_no_store() {
+    let document = r#"{"polylimit": 1,
+        "policies": {"a": {"quotas": "1/hour"}, "b": {"quotas": "1/hour", "mode": "off"}},
+        "lists": {"deny": ["key a bad"], "allow": ["key a good"]}}"#;
+    let map = Map::open(Defect::None, &Arc::default());
+    let limiter = Limiter::builder().custom_store(map.clone()).document(document).build().unwrap().blocking();
+    for (key, allowed) in [("good", true), ("bad", false)] {
+        let requests = ["a", "b"].map(|policy| Request::new(key).policy(policy));
+        for decided in [limiter.check_together(&requests), limiter.peek_together(&requests)] {
+            let decided: Vec<_> = decided.unwrap().iter().map(Decision::allowed).collect();
+            assert_eq!(decided, [allowed, true]);
+        }
+    }
+    assert_eq!(*lock(&map.transactions), 0);
 }

@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test may fail by a panic")]
 
+#[path = "verdicts/together.rs"]
+mod together;
+
 use std::time::Duration;
 
 use polylimit::clock::ManualClock;
@@ -237,55 +240,4 @@ async fn denied_acquire_counts_the_requests_ahead_of_it() {
     assert_eq!(verdicts(&denied), [ADMITS, denies(2 * SECOND_US)]);
     assert_eq!(denied.retry_after_us(), Some(2 * SECOND_US));
     ahead.abort();
-}
-
-/// The policy `p` is elastic, `q` has four units, and `s` is in shadow.
-fn with_pool() -> blocking::Limiter {
-    configured(
-        r#"{"p": {"quotas": "1/hour fixed_window", "elastic": {"policy": "pool", "key": "all"}},
-            "pool": {"quotas": "2/day fixed_window"}, "q": {"quotas": "4/hour fixed_window"},
-            "s": {"quotas": "1/hour fixed_window", "mode": "shadow"}}"#,
-    )
-}
-
-#[test]
-fn pool_is_charged_together_with_the_other_policies_or_not_at_all() {
-    let limiter = with_pool();
-    let of = |policy| Request::new("key").policy(policy);
-    let left = |policy, key: &str| limiter.peek(Request::new(key).policy(policy)).unwrap().remaining();
-    let both = [of("p"), of("q")];
-    let shown = |decisions: Vec<Decision>| -> Vec<_> {
-        let shown = decisions.iter().map(|decision| (decision.allowed(), decision.elastic()));
-        shown.collect()
-    };
-    assert_eq!(shown(limiter.check_together(&both).unwrap()), [(true, false), (true, false)]);
-    // What the policy spends itself counts in the pool, too.
-    assert_eq!((left("pool", "all"), left("q", "key")), (1, 3));
-    assert_eq!(shown(limiter.peek_together(&both).unwrap()), [(true, true), (true, false)]);
-    // The other policy denies: nothing is taken from the pool, which would admit.
-    let dear = [of("p"), of("q").cost(4)];
-    assert_eq!(shown(limiter.check_together(&dear).unwrap()), [(true, true), (false, false)]);
-    assert_eq!((left("pool", "all"), left("q", "key")), (1, 3));
-    assert_eq!(shown(limiter.check_together(&both).unwrap()), [(true, true), (true, false)]);
-    assert_eq!((left("pool", "all"), left("q", "key")), (0, 2));
-    // The pool denies, so the other policy spends nothing.
-    assert_eq!(shown(limiter.check_together(&both).unwrap()), [(false, false), (true, false)]);
-    assert_eq!((left("pool", "all"), left("q", "key")), (0, 2));
-}
-
-#[test]
-fn policy_in_shadow_spends_with_the_others_and_denies_none() {
-    let limiter = with_pool();
-    let of = |policy| Request::new("key").policy(policy);
-    let left = |policy| limiter.peek(of(policy)).unwrap().remaining();
-    let shown = |cost| -> Vec<_> {
-        let decisions = limiter.check_together(&[of("q").cost(cost), of("s")]).unwrap();
-        decisions.iter().map(|decision| (decision.allowed(), decision.shadowed())).collect()
-    };
-    assert_eq!(shown(5), [(false, false), (true, false)]);
-    assert_eq!((left("q"), left("s")), (4, 1));
-    assert_eq!(shown(1), [(true, false), (true, false)]);
-    assert_eq!((left("q"), left("s")), (3, 0));
-    assert_eq!(shown(1), [(true, false), (true, true)]);
-    assert_eq!((left("q"), left("s")), (2, 0));
 }

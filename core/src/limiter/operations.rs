@@ -200,8 +200,6 @@ impl Shared {
         let KeyCall { action, request, hold } = call;
         let Some(hold) = hold else { return self.request(*action, *request) };
         check_hold(*action, request, hold)?;
-        // A commit of what was reserved has a cost of its own.
-        Request { cost: 0, ..*request }.checked()?;
         let id = self.registry.id(request.policy, &self.store)?;
         if *action != BLOCK {
             self.registry.refuse_reserved(id, &self.store)?;
@@ -360,10 +358,10 @@ pub(crate) fn check_hold(action: Action, request: &Request<'_>, hold: &Hold) -> 
     if action == BLOCK {
         check_block(hold.ttl_us)?;
     }
-    let is_commit = action == Action::Apply(Operation::Commit);
-    if request.cost > Request::MAX_COST && !(is_commit && request.cost == AS_RESERVED) {
-        request.checked()?;
-    }
+    // A commit of what was reserved has a cost of its own.
+    let is_as_reserved = action == Action::Apply(Operation::Commit) && request.cost == AS_RESERVED;
+    let cost = if is_as_reserved { 0 } else { request.cost };
+    Request { cost, ..*request }.checked()?;
     Ok(())
 }
 

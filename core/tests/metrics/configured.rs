@@ -102,3 +102,29 @@ fn a_request_counts_for_its_policies_and_as_one() {
         assert_eq!(count(&limiter, "near_limit_total", &["tried"]), 1, "{name}");
     }
 }
+
+/// No cache answers what is compared, also as a part of a charge whose other parts are not.
+#[test]
+fn candidate_is_compared_in_a_charge_of_several_plans() {
+    const DOCUMENT: &str = r#"
+        polylimit = 1
+        [policies.tried]
+        quotas = "2/minute"
+        plans = { gold = "3/minute" }
+        candidate = { quotas = "1/minute", compare = 1000 }
+    "#;
+    for place in Place::all() {
+        let limiter = place.builder().document(DOCUMENT).build().unwrap();
+        let blocking = limiter.blocking();
+        let free = Request::new("a").policy("tried");
+        let gold = free.plan("gold");
+        let allowed = [(); 5].map(|()| blocking.check(gold).unwrap().allowed());
+        assert_eq!(allowed, [true, true, true, false, false]);
+        for (requests, compared) in [([gold, free], 1), ([free, gold], 2)] {
+            let denied = blocking.check_together(&requests).unwrap();
+            assert!(denied.iter().all(|decision| !decision.allowed()));
+            let counts = limiter.admin().candidate_counts("tried").unwrap();
+            assert_eq!(counts.only_live_denies + counts.both_deny, compared, "{}", place.name());
+        }
+    }
+}

@@ -9,21 +9,32 @@ use polylimit::{Limiter, Request};
 use super::{Place, count, policy, samples};
 
 fn limiter(place: &Place) -> Limiter {
+    limiter_with(place, "1 concurrent; 100/hour")
+}
+
+/// Only where no policy has slots, a policy is found without a lookup.
+fn limiter_with(place: &Place, slots: &str) -> Limiter {
     let policies = [
         policy("bucket", "10/minute token_bucket"),
         policy("window", "10/minute"),
         policy("both", "3/minute; 100/hour fixed_window"),
-        policy("slots", "1 concurrent; 100/hour"),
+        policy("slots", slots),
         // Behind the policies that are found without a lookup.
         policy("fifth", "10/minute token_bucket"),
     ];
     policies.into_iter().fold(place.builder(), polylimit::LimiterBuilder::policy).build().unwrap()
 }
 
+fn places_and_slots() -> impl Iterator<Item = (Place, &'static str)> {
+    ["1 concurrent; 100/hour", "100/hour"]
+        .into_iter()
+        .flat_map(|slots| Place::all().map(|place| (place, slots)))
+}
+
 #[test]
 fn decisions_are_counted_with_their_units_and_what_denied() {
-    for place in Place::all() {
-        let limiter = limiter(&place);
+    for (place, slots) in places_and_slots() {
+        let limiter = limiter_with(&place, slots);
         let blocking = limiter.blocking();
         let check =
             |name, key, cost| blocking.check(Request::new(key).policy(name).cost(cost)).unwrap().allowed();
@@ -33,6 +44,8 @@ fn decisions_are_counted_with_their_units_and_what_denied() {
         }
         // Only the first of the quotas denies, then both.
         assert!(check("both", "a", 3) && !check("both", "a", 1) && !check("both", "b", 101));
+        assert!(check("both", "a", 0) && check("both", "c", 1) && check("both", "c", 1));
+        assert!(check("both", "c", 0));
         let by_store = |name: &str| {
             let made = |result| count(&limiter, "decisions_total", &[name, result, "store"]);
             let cached = count(&limiter, "decisions_total", &[name, "denied", "denial_cache"]);
@@ -45,8 +58,8 @@ fn decisions_are_counted_with_their_units_and_what_denied() {
             // Of 10 units 1 is left, and then also for a request that costs nothing.
             assert_eq!(count(&limiter, "near_limit_total", &[name]), 2, "{name} {}", place.name());
         }
-        assert_eq!(by_store("both"), (1, 2), "{}", place.name());
-        assert_eq!(count(&limiter, "near_limit_total", &["both"]), 1);
+        assert_eq!(by_store("both"), (5, 2), "{}", place.name());
+        assert_eq!(count(&limiter, "near_limit_total", &["both"]), 2);
         assert_eq!(
             samples(&limiter, "denials_total"),
             [
@@ -117,6 +130,9 @@ fn other_operations_are_counted_by_kind_with_their_units() {
         assert!(first.allowed() && !second.allowed());
         blocking.commit(slots, first.id(), Some(2)).unwrap();
         blocking.cancel(slots, second.id()).unwrap();
+        // A commit of what was reserved names no units.
+        let third = blocking.reserve(slots, ReserveOptions::default()).unwrap();
+        blocking.commit(slots, third.id(), None).unwrap();
         let operations: Vec<_> = ["window", "fifth"]
             .into_iter()
             .flat_map(|name| {
@@ -129,7 +145,7 @@ fn other_operations_are_counted_by_kind_with_their_units() {
         assert_eq!(counted, operations[..7], "{}", place.name());
         assert_eq!(
             of_slots[..3],
-            ["slots,reserve 2", "slots,commit 1", "slots,cancel 1"],
+            ["slots,reserve 3", "slots,commit 2", "slots,cancel 1"],
             "{}",
             place.name()
         );

@@ -75,8 +75,9 @@ pub(crate) fn run(
     Ok(fates.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner))
 }
 
-/// Every test that passes without a mutant, with the places that it reaches.
+/// Every test that passes without a mutant, with the places that it reaches; but for those whose names begin as `SKIPPED` says.
 fn reached<'a>(programs: &'a [Program], scratch: &Path, jobs: usize) -> Result<Vec<Test<'a>>> {
+    let skipped = std::env::var("SKIPPED").unwrap_or_default();
     let mut named = Vec::new();
     for program in programs {
         let listed = command(program, 0, 600)
@@ -84,9 +85,9 @@ fn reached<'a>(programs: &'a [Program], scratch: &Path, jobs: usize) -> Result<V
             .output()
             .context("listing tests")?;
         let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-        named.extend(
-            text.lines().filter_map(|it| it.strip_suffix(": test")).map(|name| (program, name.to_owned())),
-        );
+        let names = text.lines().filter_map(|it| it.strip_suffix(": test"));
+        let names = names.filter(|name| !skipped.split_whitespace().any(|it| name.starts_with(it)));
+        named.extend(names.map(|name| (program, name.to_owned())));
     }
     let (next, tests, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {

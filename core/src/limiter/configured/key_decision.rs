@@ -270,14 +270,7 @@ pub(crate) fn waits(denial: &Decision) -> bool {
 fn check_bounds(call: &KeyCall<'_>) -> Result<(), Error> {
     let KeyCall { action, request, hold } = call;
     match hold {
-        // A commit of what was reserved has a cost of its own.
-        Some(hold) => {
-            check_hold(*action, request, hold)?;
-            Request { cost: 0, ..*request }.checked()?;
-        }
-        None => {
-            request.checked()?;
-        }
+        Some(hold) => check_hold(*action, request, hold),
+        None => request.checked().map(|_| ()),
     }
-    Ok(())
 }
