@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed unwrap is a failed test")]
 
+#[path = "configuration/keys.rs"]
+mod keys;
+
 use std::time::Duration;
 
 use polylimit::admin::PolicyMode;

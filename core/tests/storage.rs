@@ -395,3 +395,16 @@ fn request_that_the_document_decides_asks_no_store() {
     }
     assert_eq!(*lock(&map.transactions), 0);
 }
+
+#[test]
+fn candidate_is_compared_only_where_the_store_decides_both() {
+    let document = r#"{"polylimit": 1, "policies": {"a": {"quotas": "9/hour", "outage": "allow",
+        "candidate": {"quotas": "8/hour", "compare": 1000}}}}"#;
+    let map = Map::open(Defect::Fails, &Arc::default());
+    let limiter = Limiter::builder().custom_store(map).document(document).build().unwrap().blocking();
+    // The third transaction fails: that of the second check, whose candidate the store decides.
+    for degraded in [false, true] {
+        assert_eq!(limiter.check("key").unwrap().degraded().is_some(), degraded);
+    }
+    assert_eq!(limiter.admin().candidate_counts("a").unwrap().both_allow, 1);
+}

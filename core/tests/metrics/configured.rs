@@ -1,8 +1,10 @@
 //! The policies of a configuration: what is counted is what callers get.
 
-use polylimit::Request;
+use std::time::{Duration, Instant};
+
 use polylimit::document::RequestAttributes;
 use polylimit::reservation::ReserveOptions;
+use polylimit::{Limiter, Request};
 
 use super::{Place, count, samples};
 
@@ -126,5 +128,55 @@ fn candidate_is_compared_in_a_charge_of_several_plans() {
             let counts = limiter.admin().candidate_counts("tried").unwrap();
             assert_eq!(counts.only_live_denies + counts.both_deny, compared, "{}", place.name());
         }
+    }
+}
+
+#[test]
+fn operations_on_keys_are_counted_once_whether_the_store_answers_or_not() {
+    for place in Place::all() {
+        let limiter = place.builder().document(DOCUMENT).build().unwrap();
+        let blocking = limiter.blocking();
+        for name in ["off", "tried"] {
+            let request = Request::new("a").policy(name);
+            let _ = (blocking.peek(request).unwrap(), blocking.take(request).unwrap());
+            let _ = (blocking.charge(request).unwrap(), blocking.refund(request).unwrap());
+        }
+        let counted = samples(&limiter, "operations_total");
+        let expected = ["off", "tried"].map(|name| {
+            ["peek", "take", "charge", "refund"].map(|operation| format!("{name},{operation} 1"))
+        });
+        assert_eq!(counted, expected.as_flattened(), "{}", place.name());
+    }
+}
+
+/// In Redis, what policies spend is collected for their pool; this process charges it before it calls the pool itself.
+#[test]
+fn pool_in_redis_is_charged_for_what_its_policies_spend() {
+    const DOCUMENT: &str = r#"
+        polylimit = 1
+        [policies.elastic]
+        quotas = "1/52w fixed_window"
+        elastic = { policy = "pool", key = "all" }
+        [policies.pool]
+        quotas = "9/52w fixed_window"
+        [policies.other]
+        quotas = "9/52w fixed_window"
+    "#;
+    let place = Place::redis();
+    let Place::Redis(server) = &place else { panic!() };
+    let store = format!("{}?deadline=10s", server.url());
+    let [one, two] = [(); 2].map(|()| Limiter::builder().store(&store).document(DOCUMENT).build().unwrap());
+    let spend = |key| assert!(one.blocking().check(Request::new(key).policy("elastic")).unwrap().allowed());
+    let left =
+        |limiter: &Limiter| limiter.blocking().peek(Request::new("all").policy("pool")).unwrap().remaining();
+    spend("a");
+    assert!(one.blocking().check(Request::new("all").policy("other")).unwrap().allowed());
+    assert_eq!(left(&one), 8);
+    assert_eq!(count(&one, "operations_total", &["other", "charge"]), 0);
+    spend("b");
+    let until = Instant::now() + Duration::from_secs(60);
+    while left(&two) != 7 {
+        assert!(Instant::now() < until, "the pool is not charged");
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
