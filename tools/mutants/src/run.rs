@@ -85,9 +85,9 @@ fn reached<'a>(programs: &'a [Program], scratch: &Path, jobs: usize) -> Result<V
             .output()
             .context("listing tests")?;
         let text = String::from_utf8_lossy(&listed.stdout).into_owned();
-        let names = text.lines().filter_map(|it| it.strip_suffix(": test"));
-        let names = names.filter(|name| !skipped.split_whitespace().any(|it| name.starts_with(it)));
-        named.extend(names.map(|name| (program, name.to_owned())));
+        let tests = text.lines().filter_map(|it| it.strip_suffix(": test"));
+        let tests = tests.filter(|name| !skipped.split_whitespace().any(|it| name.starts_with(it)));
+        named.extend(tests.map(|name| (program, name.to_owned())));
     }
     let (next, tests, failed) = (AtomicUsize::new(0), Mutex::new(Vec::new()), Mutex::new(Vec::new()));
     std::thread::scope(|scope| {
