@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use polylimit::admin::PublishOptions;
+use polylimit::clock::ManualClock;
 use polylimit::decision::Degradation;
 use polylimit::storage::{
     Change, ConfigurationStore, Decide, Load, Outage, Replace, Store, StoredConfiguration, Update,
@@ -407,4 +408,18 @@ fn candidate_is_compared_only_where_the_store_decides_both() {
         assert_eq!(limiter.check("key").unwrap().degraded().is_some(), degraded);
     }
     assert_eq!(limiter.admin().candidate_counts("a").unwrap().both_allow, 1);
+}
+
+#[test]
+fn peek_that_an_outage_policy_admits_takes_nothing_from_a_pool() {
+    let document = r#"{"polylimit": 1, "policies": {"pool": {"quotas": "9/52w fixed_window"},
+        "a": {"quotas": "9/hour", "outage": "allow", "elastic": {"policy": "pool", "key": "all"}}}}"#;
+    let map = Map::open(Defect::Fails, &Arc::default());
+    let limiter = Limiter::builder().custom_store(map).clock(ManualClock::new(0).unwrap());
+    let limiter = limiter.document(document).build().unwrap().blocking();
+    // The third transaction fails.
+    let degraded =
+        [(); 3].map(|()| limiter.peek(Request::new("key").policy("a")).unwrap().degraded().is_some());
+    assert_eq!(degraded, [false, false, true]);
+    assert_eq!(limiter.peek(Request::new("all").policy("pool")).unwrap().remaining(), 9);
 }
