@@ -100,13 +100,16 @@ fn each_call_answers_as_its_method_does() {
         );
         let explained = admin.explain(key).map(|it| Answer::Explanation(Box::new(it)));
         assert_eq!(by(Call::Explain(key)), explained);
-        let user = RequestAttributes::new().attribute("user", "user");
-        let explained = admin.explain_request(&user).map(|it| Answer::RequestExplanation(Box::new(it)));
-        assert_eq!(by(Call::ExplainRequest(&user)), explained);
+        let attributes = RequestAttributes::new().attribute("user", "user");
+        let explained = admin.explain_request(&attributes).map(|it| Answer::RequestExplanation(Box::new(it)));
+        assert_eq!(by(Call::ExplainRequest(&attributes)), explained);
         let reset = admin.reset_listed(&filter, &budget, None).map(Answer::KeysReset);
         assert_eq!(by(Call::ResetListed(filter, budget, None)), reset);
         assert_eq!(by(Call::Reset(key)), used.reset(key).map(Answer::Usage));
-        assert_eq!(by(Call::Decide(&user, terms)), used.decide(&user, &terms).map(Answer::Request));
+        assert_eq!(
+            by(Call::Decide(&attributes, terms)),
+            used.decide(&attributes, &terms).map(Answer::Request)
+        );
 
         let configuration = |status| without_time(Answer::Configuration(status));
         let set = admin.set_entry("deny user user", "{}").map(configuration);
