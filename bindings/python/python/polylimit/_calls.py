@@ -17,6 +17,7 @@ from polylimit._client import has_slots
 from polylimit._core import AsyncLimiter, InvalidArgumentError, RequestLimits
 from polylimit._decide import decide, end, finish
 from polylimit._guard import Guard
+from polylimit._reader import RequestReader
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -80,11 +81,13 @@ class CallOptions(TypedDict, total=False):
     scope: str | None
 
 
-class CallInfo:
+class CallInfo(RequestReader):
     """Reads a call for a guard."""
 
+    request: Call
+
     def __init__(self, call: Call) -> None:
-        self.request = call
+        super().__init__(call)
         self._metadata = [(name, value) for name, value in call.context.invocation_metadata() or ()]
 
     def method(self) -> str:
@@ -116,10 +119,6 @@ class CallInfo:
     def target(self) -> str:
         """Return the path of the call: its method."""
         return self.request.method
-
-    def router_paths(self) -> int:
-        """Return how gRPC reads paths: as they are."""
-        return 0
 
     def lines(self) -> list[tuple[bytes, bytes]]:
         """Return the metadata of the client."""
@@ -169,11 +168,15 @@ def make_guard(limiter: Any, policy: Policies, options: CallOptions, limiter_typ
     return guard
 
 
-def enter(guard: Guard, call: Call) -> Steps[tuple[RequestLimits, Denial | None]]:
-    """Decide about a call or a message."""
+def enter(guard: Guard, call: Call) -> Steps[RequestLimits]:
+    """Decide about a call or a message; a denial ends the call."""
     limits = RequestLimits()
     denied = yield from decide(guard, CallInfo(call), limits)
-    return limits, None if denied is None else denied[0]
+    if denied is not None:
+        code, text, trailing = refusal(denied[0], limits)
+        call.context.set_trailing_metadata(trailing)
+        yield call.context.abort(code, text)
+    return limits
 
 
 def leave(limits: RequestLimits) -> Steps[None]:
@@ -182,6 +185,20 @@ def leave(limits: RequestLimits) -> Steps[None]:
         yield from finish(limits, None)
     if limits.holds:
         yield from end(limits)
+
+
+def leave_call(limits: RequestLimits, context: Any) -> Steps[None]:
+    """End what a call holds, and add its fields to what the handler has set."""
+    yield from leave(limits)
+    # The context of a migrated synchronous handler does not show what was set.
+    if hasattr(context, "trailing_metadata"):
+        context.set_trailing_metadata((*(context.trailing_metadata() or ()), *limits.fields()))
+
+
+def charge(guard: Guard, call: Call) -> Steps[Any]:
+    """Charge for the message of a call, and return it."""
+    yield from leave((yield from enter(guard, call)))
+    return call.message
 
 
 def refusal(denial: Denial, limits: RequestLimits) -> tuple[grpc.StatusCode, str, tuple[tuple[str, Any], ...]]:

@@ -162,6 +162,12 @@ def finish(limits: RequestLimits, response: Any) -> Steps[None]:
     yield from _make_all(settling, raised)
 
 
+def begin(limits: RequestLimits, response: Any, head: Callable[[], Iterable[tuple[Any, Any]]]) -> Steps[bool]:
+    """As :func:`finish`, for a response that begins; return whether ``limits.read_body`` gets the parts of its body."""
+    yield from finish(limits, response)
+    return limits.reads_response and limits.read_head(list(head()))
+
+
 class BodyReader:
     """The parts of a body, which the request's limits read as they pass."""
 
@@ -197,6 +203,17 @@ def fail(limits: RequestLimits, response: Any) -> Steps[None]:
     try:
         yield from _make_all(settling, raised)
     finally:
+        yield from end(limits)
+
+
+def abandon(limits: RequestLimits, response: Any, *, has_started: bool) -> Steps[None]:
+    """End the guards of a request whose response is not complete, as its client has gone or its handler has failed.
+
+    The given response stands in ``count`` for one that has not started.
+    """
+    if not has_started:
+        yield from fail(limits, response)
+    elif limits.holds:
         yield from end(limits)
 
 
@@ -250,6 +267,36 @@ async def drive_async(steps: Steps[T]) -> T:
     except StopIteration as stop:
         result: T = stop.value
         return result
+
+
+class AsyncResponse:
+    """Follows the response to a request in an event loop: its head, the parts of its body, and its end."""
+
+    def __init__(self, limits: RequestLimits) -> None:
+        self.limits = limits
+        #: Whether the head has been there.
+        self.has_started = False
+        self._reads = False
+
+    async def start(self, response: Any, *lines: tuple[str, str]) -> None:
+        """Add the fields to a response whose head is about to be sent, with these lines in addition to its headers."""
+        self.has_started = True
+        headers = response.headers
+        self._reads = await drive_async(begin(self.limits, response, lambda: [*lines, *headers.items()]))
+        headers.extend(self.limits.fields())
+
+    def read(self, part: Any) -> None:
+        """Read a part of the body."""
+        if self._reads and part:
+            self.limits.read_body(bytes(part))
+
+    async def end(self) -> None:
+        """End what the request holds: all of the response was sent, or no more can be."""
+        await drive_async(end(self.limits))
+
+    async def abandon(self, failed: Any) -> None:
+        """As :func:`abandon`."""
+        await drive_async(abandon(self.limits, failed, has_started=self.has_started))
 
 
 async def resolve(value: Any) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from polylimit import keys
@@ -306,6 +307,34 @@ class Guard:
                 values.append((info.cookie(name) if kind == "cookie" else info.path(name)) or None)
         key = self.core.join_key(values)
         return self.key_without(info) if key is None else key
+
+
+class ScopedGuards:
+    """The guards of a limit: that of an application, and one for each name under which a part of it has own budgets."""
+
+    def __init__(self, limiter: Any, policy: Policies = None, **options: Any) -> None:
+        self._make_guard = partial(Guard, limiter, policy, **options)
+        #: The guard of the application, whose options are those of all.
+        self.outer = self._make_guard()
+        #: Whether a name matters: where quotas have no name, and no scope is given.
+        self.has_scopes = self._make_guard(per_route=True).core.is_per_route
+        self._scoped: dict[str, Guard] = {}
+
+    def of(self, name: str) -> Guard:
+        """Return the guard that has the budgets of a part of the application; without a name, of all of it."""
+        if not name or not self.has_scopes:
+            return self.outer
+        guard = self._scoped.get(name)
+        if guard is None:
+            guard = self._scoped[name] = self._make_guard(scope=name)
+        return guard
+
+
+def refuse_options_alone(policy: Policies, options: Mapping[str, Any]) -> None:
+    """Raise for the options of a limit that has no limiter."""
+    if policy is not None or options:
+        refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
+        raise TypeError("options need a limiter: without one nothing would be limited")
 
 
 def _refuse_beside_configuration(options: Mapping[str, object]) -> None:

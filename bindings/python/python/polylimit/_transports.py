@@ -8,12 +8,18 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import anyio
 
 from polylimit import AsyncLimiter, Limiter
+from polylimit._client import Client
 
 if TYPE_CHECKING:
-    from polylimit._client import Client
+    from collections.abc import Callable
+
+    from polylimit import Backoff, Policy, Quota
     from polylimit._core import Attempts
 
 L = TypeVar("L", Limiter, AsyncLimiter)
+#: The request of a library, and the class of its transports.
+R = TypeVar("R")
+T = TypeVar("T")
 
 
 def host(request: Any) -> str:
@@ -22,19 +28,46 @@ def host(request: Any) -> str:
     return name
 
 
-class Throttling(Generic[L]):
+class ThrottledRequest(Exception):  # noqa: N818 - the error of a library is derived from it
+    """What the error of a request that was not sent has in addition to that of its library."""
+
+    #: Seconds after which the request would be sent; ``None`` if the limiter never admits it.
+    retry_after: float | None
+
+    def __init__(self, message: str, retry_after: float | None, request: Any) -> None:
+        super().__init__(message, request=request)  # type: ignore[call-arg]
+        self.retry_after = retry_after
+
+
+class Throttling(Generic[L, R, T]):
     """The options of a transport, and its steps that need no waiting."""
 
+    #: The class of its limiter.
+    _kind: ClassVar[Any]
+    #: The method by which the library sends a request.
+    _method: ClassVar[str]
+    #: Makes the transport that sends by default.
+    _make_transport: ClassVar[Any]
     #: The error of a request that was not sent.
     _throttled: ClassVar[Any]
     #: The stream of a body that can be sent again.
     _byte_stream: ClassVar[type]
 
-    def _open(self, client: Client[L], transport: Any, method: str) -> None:
-        if not callable(getattr(transport, method, None)):
-            raise TypeError(f"transport is of type {type(transport).__name__}: allowed is an object with {method}")
-        self._client: Client[L] = client
-        self._transport = transport
+    def __init__(
+        self,
+        limiter: L,
+        policy: str | Quota | Policy | None = None,
+        *,
+        transport: T | None = None,
+        key: Callable[[R], str | bytes] = host,
+        cost: int = 1,
+        backoff: Backoff | None = None,
+    ) -> None:
+        self._transport: Any = self._make_transport() if transport is None else transport
+        self._client: Client[L] = Client(limiter, policy, kind=self._kind, key=key, cost=cost, backoff=backoff)
+        if not callable(getattr(self._transport, self._method, None)):
+            shown = type(self._transport).__name__
+            raise TypeError(f"transport is of type {shown}: allowed is an object with {self._method}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._client!r})"
@@ -50,8 +83,11 @@ class Throttling(Generic[L]):
         return refusal
 
 
-class Transport(Throttling[Limiter]):
+class Transport(Throttling[Limiter, R, T]):
     """The steps of a transport whose thread waits."""
+
+    _kind = Limiter
+    _method = "handle_request"
 
     def handle_request(self, request: Any) -> Any:
         """Send a request as soon as its limits allow it."""
@@ -77,8 +113,11 @@ class Transport(Throttling[Limiter]):
         self._transport.close()
 
 
-class AsyncTransport(Throttling[AsyncLimiter]):
+class AsyncTransport(Throttling[AsyncLimiter, R, T]):
     """The steps of a transport whose task waits, on asyncio or trio."""
+
+    _kind = AsyncLimiter
+    _method = "handle_async_request"
 
     async def handle_async_request(self, request: Any) -> Any:
         """Send a request as soon as its limits allow it."""

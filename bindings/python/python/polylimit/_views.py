@@ -7,6 +7,7 @@ function to the one around it, so that the outermost function has the marks of a
 from __future__ import annotations
 
 import itertools
+import re
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,9 @@ _OF_DECORATOR = "_polylimit_decorator"
 #: The attribute of a function that holds the one which limits it.
 _LIMITED = "_polylimit_limited"
 
+#: A parameter of a rule, as Werkzeug reads it.
+_PARAMETER = re.compile(r"<(?:([a-zA-Z_]\w*)(?:\(.*?\))?:)?([a-zA-Z_]\w*)>")
+
 _numbers = itertools.count()
 
 
@@ -32,6 +36,38 @@ def wsgi_target(environ: Mapping[str, Any]) -> str:
     # WSGI has the bytes of the path as characters.
     path = environ.get("SCRIPT_NAME", "") + environ.get("PATH_INFO", "")
     return quote(path.encode("latin-1"))
+
+
+def rule_pattern(rule: Any) -> str:
+    """Return the pattern of a rule of Werkzeug."""
+
+    def parameter(match: re.Match[str]) -> str:
+        converter = rule.map.converters.get(match[1] or "default")
+        return f"{{{match[2]}}}" if getattr(converter, "part_isolating", True) else f"{{*{match[2]}}}"
+
+    pattern: str = rule.rule
+    return _PARAMETER.sub(parameter, pattern)
+
+
+def view_name(app: Any, endpoint: str) -> str:
+    """Return the first of the endpoints that a view has in its blueprint: it has one budget under all of them."""
+    views: dict[str, Any] = app.view_functions
+    view, part = views.get(endpoint), endpoint.rpartition(".")[0]
+    same = (other for other in views if views[other] is view and other.rpartition(".")[0] == part)
+    return min(same, default=endpoint)
+
+
+def blueprint_name(app: Any, request: Any, blueprint: Any) -> str:
+    """Return the name under which an application has a blueprint, with those of the blueprints around it."""
+    registered = app.blueprints
+    names: Iterable[str] = request.blueprints
+    return next((name for name in names if registered.get(name) is blueprint), str(blueprint.name))
+
+
+def check_function(kind: str, given: Any, *, methods_of: str = "a class") -> None:
+    """Raise unless a decorator got what it can limit, such as a handler."""
+    if isinstance(given, type) or not callable(given):
+        raise TypeError(f"the decorated {kind} is {given!r}: allowed is a function, or a method of {methods_of}")
 
 
 @dataclass(eq=False)

@@ -17,13 +17,15 @@
 from __future__ import annotations
 
 import re
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polylimit._core import RequestLimits
-from polylimit._decide import decide, drive_async, end, fail, finish
-from polylimit._guard import Denial, Guard, Options, Outage, refuse_unknown_options
+from polylimit._decide import AsyncResponse, decide, drive_async
+from polylimit._guard import Denial, Guard, Options, Outage, ScopedGuards, refuse_options_alone
+from polylimit._reader import MatchReader
 from polylimit._versions import require
+from polylimit._views import check_function
 
 require("aiohttp", "3.9", "aiohttp")
 
@@ -41,49 +43,28 @@ __all__ = ["Denial", "Options", "Outage", "limit", "request_limits", "setup"]
 
 Handler = TypeVar("Handler", bound="Callable[..., Awaitable[web.StreamResponse]]")
 
-#: The keys of a request: its limits, and whether they have been finished with the head of its response.
-_LIMITS: Any = "polylimit.limits"
-_FINISHED: Any = "polylimit.finished"
-if hasattr(web, "RequestKey"):
-    # From 3.14 on; aiohttp warns of texts then.
-    _LIMITS, _FINISHED = web.RequestKey(_LIMITS, RequestLimits), web.RequestKey(_FINISHED, bool)
+#: The key of a request for its response, with its limits. From 3.14 on, aiohttp warns of texts.
+_RESPONSE: Any = (
+    web.RequestKey("polylimit.response", AsyncResponse) if hasattr(web, "RequestKey") else "polylimit.response"
+)
 _INSTALLED = web.AppKey("polylimit.installed", bool)
 _INTERNAL_SERVER_ERROR = 500
 
 
 def request_limits(request: web.BaseRequest) -> RequestLimits | None:
     """Return what the limits of a request have decided so far; ``None`` for a request without limits."""
-    limits: RequestLimits | None = request.get(_LIMITS)
-    return limits
+    response: AsyncResponse | None = request.get(_RESPONSE)
+    return None if response is None else response.limits
 
 
-class _Info:
-    def __init__(self, request: web.Request) -> None:
-        self.request = request
-
-    def method(self) -> str:
-        return self.request.method
+class _Info(MatchReader):
+    request: web.Request
 
     def peer(self) -> str | None:
         return self.request.remote or None
 
-    def header(self, name: str) -> list[bytes]:
-        return [value.encode("utf-8", "surrogateescape") for value in self.request.headers.getall(name, [])]
-
-    def cookie(self, name: str) -> str | None:
-        return self.request.cookies.get(name)
-
-    def path(self, name: str) -> str | None:
-        return self.request.match_info.get(name)
-
-    def user(self) -> str | None:
-        return None
-
     def target(self) -> str:
         return self.request.rel_url.raw_path
-
-    def router_paths(self) -> int:
-        return 0
 
     def lines(self) -> list[tuple[bytes, bytes]]:
         return list(self.request.raw_headers)
@@ -105,19 +86,12 @@ class _Info:
             return f"{resource.canonical}/{{*filename}}"
         pattern, expression = resource.canonical, info.get("pattern", re.compile(""))
         for name in expression.groupindex:
-            # One that may hold slashes is the rest of the path.
-            value = self.request.match_info.get(name, "")
-            if "/" in value or re.search(rf"\(\?P<{name}>\.[*+]\)", expression.pattern):
-                pattern = pattern.replace(f"{{{name}}}", f"{{*{name}}}")
+            is_rest = re.search(rf"\(\?P<{name}>\.[*+]\)", expression.pattern) is not None
+            pattern = pattern.replace(f"{{{name}}}", self.parameter(name, is_rest=is_rest))
         return pattern
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> web.Response:
         return web.Response(status=status, headers=fields, body=body.encode())
-
-    def with_cors(self, response: web.StreamResponse, fields: list[tuple[str, str]]) -> web.StreamResponse:
-        if "access-control-allow-origin" not in response.headers:
-            response.headers.extend(fields)
-        return response
 
 
 def setup(
@@ -134,25 +108,19 @@ def setup(
     ``web.Request``, and ``on_denied`` returns a ``web.Response``. aiohttp knows no user. Quotas without a name have one
     budget for an application, and one for each prefix under which it is a sub-application.
     """
-    if limiter is None and (policy is not None or options):
-        refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
-        raise TypeError("options need a limiter: without one nothing would be limited")
-    make_guard = partial(Guard, limiter, policy, **options)
-    guard = None if limiter is None else make_guard()
+    if limiter is None:
+        refuse_options_alone(policy, options)
+    guards = None if limiter is None else ScopedGuards(limiter, policy, **options)
     if _INSTALLED not in app:
         app[_INSTALLED] = True
         app.on_response_prepare.append(_begin_response)
-    if guard is None:
+    if guards is None:
         return
-    of_application, has_mounts = guard, make_guard(per_route=True).core.is_per_route
-    mounts: dict[str, Guard] = {}
 
     @web.middleware
     async def middleware(request: web.Request, handler: Any) -> web.StreamResponse:
-        mount = _mount(request, app) if has_mounts else ""
-        if mount and mount not in mounts:
-            mounts[mount] = make_guard(scope=mount)
-        return await _limited(mounts.get(mount, of_application), request, handler, request)
+        mount = _mount(request, app) if guards.has_scopes else ""
+        return await _limited(guards.of(mount), request, handler, request)
 
     app.middlewares.append(middleware)
 
@@ -180,8 +148,7 @@ def limit(
     guard = Guard(limiter, policy, per_route=True, is_attached=True, **options)
 
     def decorate(handler: Any) -> Any:
-        if isinstance(handler, type) or not callable(handler):
-            raise TypeError(f"the decorated handler is {handler!r}: allowed is a function, or a method of a class")
+        check_function("handler", handler)
 
         @wraps(handler)
         async def limited(*args: Any) -> web.StreamResponse:
@@ -196,59 +163,48 @@ def limit(
 async def _limited(guard: Guard, request: web.Request, handler: Any, *args: Any) -> web.StreamResponse:
     if not request.config_dict.get(_INSTALLED):
         raise RuntimeError("limits of handlers need polylimit.aiohttp_server.setup(app) on the application")
-    outer = request_limits(request)
-    limits = RequestLimits() if outer is None else outer
-    request[_LIMITS] = limits
-    denied = await drive_async(decide(guard, _Info(request), limits))
+    response: AsyncResponse | None = request.get(_RESPONSE)
+    is_outermost = response is None
+    if response is None:
+        response = request[_RESPONSE] = AsyncResponse(RequestLimits())
+    denied = await drive_async(decide(guard, _Info(request), response.limits))
     if denied is not None:
         refusal: web.StreamResponse = denied[1]
         return refusal
     try:
-        response: web.StreamResponse = await handler(*args)
+        answer: web.StreamResponse = await handler(*args)
     except web.HTTPException:
         # It is a response.
         raise
     except BaseException:
-        if outer is None and not request.get(_FINISHED):
-            await drive_async(fail(limits, web.Response(status=_INTERNAL_SERVER_ERROR)))
-        elif outer is None and limits.holds:
-            # The response has begun: its client has gone, or the handler has failed.
-            await drive_async(end(limits))
+        if is_outermost:
+            await response.abandon(web.Response(status=_INTERNAL_SERVER_ERROR))
         raise
-    return response
+    return answer
 
 
-async def _begin_response(request: web.Request, response: web.StreamResponse) -> None:
+async def _begin_response(request: web.Request, answer: web.StreamResponse) -> None:
     """Refund what does not count, add the header fields, and note when the response is done."""
-    limits = request_limits(request)
+    response: AsyncResponse | None = request.get(_RESPONSE)
     # An application and a sub-application both report a response.
-    if limits is None or request.get(_FINISHED):
+    if response is None or response.has_started:
         return
-    request[_FINISHED] = True
-    await drive_async(finish(limits, response))
-    reads = False
-    if limits.reads_response:
-        reads = limits.read_head([*response.headers.items()])
-    response.headers.extend(limits.fields())
-    if not limits.holds:
+    await response.start(answer)
+    if not response.limits.holds:
         return
-    if reads:
-        body = getattr(response, "body", None)
-        if isinstance(body, (bytes, bytearray)):
-            limits.read_body(bytes(body))
-        write = response.write
+    body = getattr(answer, "body", None)
+    if isinstance(body, (bytes, bytearray)):
+        response.read(body)
+    write, write_eof = answer.write, answer.write_eof
 
-        async def reading(data: Any) -> None:
-            limits.read_body(bytes(data))
-            await write(data)
-
-        response.write = reading  # type: ignore[method-assign]
-    write_eof = response.write_eof
+    async def reading(data: Any) -> None:
+        response.read(data)
+        await write(data)
 
     async def ending(data: bytes = b"") -> None:
         try:
             await write_eof(data)
         finally:
-            await drive_async(end(limits))
+            await response.end()
 
-    response.write_eof = ending  # type: ignore[method-assign]
+    answer.write, answer.write_eof = reading, ending  # type: ignore[method-assign]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import quote
 
 from polylimit._core import RequestLimits, ResponseSender
-from polylimit._decide import Denied, decide, drive_async, end, fail, finish, refuse
+from polylimit._decide import Denied, abandon, begin, decide, drive_async, end, finish, refuse
 from polylimit._guard import Denial, Guard, Options, Outage, refuse_unknown_options
 from polylimit._routes import full_path, host_pattern, matched_route, mount_pattern, path_pattern
 
@@ -323,11 +323,9 @@ class RateLimitMiddleware:
             await app(scope, receive, send)
         finally:
             # Under anyio a cancelled task is cancelled again at every await.
-            if sender is not None and not sender.has_started:
-                await drive_async(fail(limits, ResponseStart(_INTERNAL_SERVER_ERROR, [], scope)))
-            elif sender is not None and limits.holds:
-                # The response has no last message: its client has gone, or the application has failed.
-                await drive_async(end(limits))
+            if sender is not None and (limits.holds or not sender.has_started):
+                failed = ResponseStart(_INTERNAL_SERVER_ERROR, [], scope)
+                await drive_async(abandon(limits, failed, has_started=sender.has_started))
 
     def _guard_after_routing(self, scope: Scope) -> Guard | None:
         """Return the guard for a request for which a router has chosen a mount or a route already."""
@@ -351,10 +349,9 @@ class RateLimitMiddleware:
             else:
                 await refuse_handshake(denied[1], scope, receive, sender if is_outermost else send)
         finally:
-            if is_outermost and not sender.has_started:
-                await drive_async(fail(limits, ResponseStart(_INTERNAL_SERVER_ERROR, [], scope)))
-            elif is_outermost and limits.holds:
-                await drive_async(end(limits))
+            if is_outermost:
+                failed = ResponseStart(_INTERNAL_SERVER_ERROR, [], scope)
+                await drive_async(abandon(limits, failed, has_started=sender.has_started))
 
     async def _decide(
         self, guard: Guard, check: GuardCheck | None, limits: RequestLimits, scope: Scope, receive: Receive
@@ -377,9 +374,7 @@ class RateLimitMiddleware:
 async def start_response(limits: RequestLimits, scope: Scope, send: Send, message: Message) -> None:
     """Refund what does not count, and send the start of the response with the header fields."""
     headers = list(message.get("headers", ()))
-    await drive_async(finish(limits, ResponseStart(message["status"], headers, scope)))
-    if limits.reads_response:
-        limits.read_head(headers)
+    await drive_async(begin(limits, ResponseStart(message["status"], headers, scope), lambda: headers))
     await send({**message, "headers": headers + encoded(limits.fields())})
 
 

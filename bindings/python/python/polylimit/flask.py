@@ -9,7 +9,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import lru_cache, partial, wraps
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,16 +17,20 @@ from weakref import WeakSet
 from polylimit import Limiter
 from polylimit._core import RequestLimits
 from polylimit._decide import BodyReader, decide, drive, end, fail, finish, resolve
-from polylimit._guard import Denial, Guard, Options, Outage
+from polylimit._guard import Denial, Guard, Options, Outage, ScopedGuards
+from polylimit._reader import RequestReader
 from polylimit._versions import require
 from polylimit._views import (
     NO_LIMITS,
     ClassView,
     ViewLimit,
     ViewLimits,
+    blueprint_name,
     limited_version,
     limits_of,
     note_limited,
+    rule_pattern,
+    view_name,
     wsgi_target,
 )
 
@@ -57,29 +60,23 @@ _LIMITS = "polylimit.limits"
 _UNFINISHED = "_polylimit_unfinished"
 #: The key in an application's ``extensions`` of the names of its routes.
 _NAMES = "polylimit.names"
-#: A parameter of a rule, as Werkzeug reads it.
-_PARAMETER = re.compile(r"<(?:([a-zA-Z_]\w*)(?:\(.*?\))?:)?([a-zA-Z_]\w*)>")
 
 _INTERNAL_SERVER_ERROR = 500
 
 
-class _Info:
+class _Info(RequestReader):
+    request: flask.Request
+
     def __init__(self, request: flask.Request, method: str = "") -> None:
-        self.request = request
+        super().__init__(request)
         #: The method of a class whose limit this is.
         self._method = method
-
-    def method(self) -> str:
-        return self.request.method
 
     def peer(self) -> str | None:
         return self.request.environ.get("REMOTE_ADDR") or None
 
     def header(self, name: str) -> list[bytes]:
         return [line.encode("latin-1") for line in self.request.headers.getlist(name)]
-
-    def cookie(self, name: str) -> str | None:
-        return self.request.cookies.get(name)
 
     def path(self, name: str) -> str | None:
         value = (self.request.view_args or {}).get(name)
@@ -96,9 +93,6 @@ class _Info:
     def target(self) -> str | bytes:
         return wsgi_target(self.request.environ)
 
-    def router_paths(self) -> int:
-        return 0
-
     def lines(self) -> list[tuple[bytes, bytes]]:
         return [(name.encode("latin-1"), value.encode("latin-1")) for name, value in self.request.headers.items()]
 
@@ -109,36 +103,19 @@ class _Info:
         names: dict[str, str] = flask.current_app.extensions.setdefault(_NAMES, {})
         name = names.get(endpoint)
         if name is None:
-            name = names[endpoint] = _name_of_view(endpoint)
+            name = names[endpoint] = view_name(flask.current_app, endpoint)
         return _mounted(self.request, f"{name}.{self._method}" if self._method else name)
 
     def pattern(self) -> str | None:
         rule = self.request.url_rule
-        if rule is None:
-            return None
-
-        def parameter(match: re.Match[str]) -> str:
-            converter = rule.map.converters.get(match[1] or "default")
-            return f"{{{match[2]}}}" if getattr(converter, "part_isolating", True) else f"{{*{match[2]}}}"
-
-        return self.request.script_root + _PARAMETER.sub(parameter, rule.rule)
+        return None if rule is None else self.request.script_root + rule_pattern(rule)
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> flask.Response:
         return flask.Response(body, status, fields)
 
     def with_cors(self, response: Any, fields: list[tuple[str, str]]) -> flask.Response:
-        made = flask.current_app.make_response(response)
-        if "access-control-allow-origin" not in made.headers:
-            made.headers.extend(fields)
+        made: flask.Response = super().with_cors(flask.current_app.make_response(response), fields)
         return made
-
-
-def _name_of_view(endpoint: str) -> str:
-    """Return the first of the endpoints that a view has in its blueprint: it has one budget under all of them."""
-    views = flask.current_app.view_functions
-    view, part = views.get(endpoint), endpoint.rpartition(".")[0]
-    same = (other for other in views if views[other] is view and other.rpartition(".")[0] == part)
-    return min(same, default=endpoint)
 
 
 def _mounted(request: flask.Request, name: str) -> str:
@@ -186,20 +163,16 @@ class RateLimit:
         views_only: bool = False,
         **options: Unpack[Options],
     ) -> None:
-        self._make_guard = partial(Guard, limiter, policy, limiter_types=(Limiter,), **options)
         # Raises for invalid options now and not at the first request.
-        self._guard = self._make_guard()
-        self._has_mounts = Guard(limiter, policy, limiter_types=(Limiter,), per_route=True, **options).core.is_per_route
-        #: The guards of applications and blueprints that are mounted somewhere, by their names.
-        self._mounts: dict[str, Guard] = {}
+        self._guards = ScopedGuards(limiter, policy, limiter_types=(Limiter,), **options)
         self._views_only = views_only
-        if self._guard.count is not None:
+        if self._guards.outer.count is not None:
             flask.request_tearing_down.connect(_tear_down)
         if app is not None:
             self.init_app(app)
 
     def __repr__(self) -> str:
-        return self._guard.show(self)
+        return self._guards.outer.show(self)
 
     def init_app(self, app: flask.Flask | flask.Blueprint) -> None:
         """Limit the requests of an application or a blueprint."""
@@ -223,19 +196,10 @@ class RateLimit:
 
     def _guard_of(self, request: flask.Request, blueprint: flask.Blueprint | None) -> Guard:
         """Return the guard that has the budgets of a blueprint, and of where the application is mounted."""
-        if not self._has_mounts or (blueprint is None and not request.environ.get("SCRIPT_NAME")):
-            return self._guard
-        name = _mounted(request, "" if blueprint is None else _name_of_blueprint(request, blueprint))
-        guard = self._mounts.get(name)
-        if guard is None:
-            guard = self._mounts[name] = self._make_guard(scope=name) if name else self._guard
-        return guard
-
-
-def _name_of_blueprint(request: flask.Request, blueprint: flask.Blueprint) -> str:
-    """Return the name under which the application has a blueprint, with those of the blueprints around it."""
-    registered = flask.current_app.blueprints
-    return next((name for name in request.blueprints if registered.get(name) is blueprint), blueprint.name)
+        if not self._guards.has_scopes or (blueprint is None and not request.environ.get("SCRIPT_NAME")):
+            return self._guards.outer
+        name = "" if blueprint is None else blueprint_name(flask.current_app, request, blueprint)
+        return self._guards.of(_mounted(request, name))
 
 
 def _has_view(request: flask.Request) -> bool:

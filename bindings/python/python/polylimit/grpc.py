@@ -25,12 +25,13 @@ require("grpcio", "1.60", "grpc")
 
 import grpc  # noqa: E402
 
-from polylimit._calls import Call, CallOptions, enter, leave, make_guard, refusal  # noqa: E402
+from polylimit._calls import Call, CallOptions, charge, enter, leave_call, make_guard  # noqa: E402
 from polylimit._decide import drive, drive_async  # noqa: E402
 from polylimit._guard import Outage  # noqa: E402
+from polylimit._proxy import Proxy  # noqa: E402
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 
     from typing_extensions import Unpack
 
@@ -89,55 +90,38 @@ class RateLimitInterceptor(_Interceptor, grpc.ServerInterceptor):  # type: ignor
         """Return a handler that is limited; ``None`` for a method that the server has not."""
         if handler is None:
             return None
-        inner = _behavior(handler)
+        inner, is_stream = _behavior(handler), handler.request_streaming
+
+        def respond(request: Any, context: Any) -> Any:
+            requests = self._counted("requests", request if is_stream else [request], method, context)
+            return inner(requests if is_stream else next(iter(requests)), context)
 
         def unary(request: Any, context: Any) -> Any:
-            with self._call(handler, method, request, context) as requests:
-                response = inner(requests, context)
-                if self._charge == "responses":
-                    self._charge_message(method, response, context)
-                return response
+            with self._held(Call(method, None if is_stream else request, context)):
+                return next(iter(self._counted("responses", [respond(request, context)], method, context)))
 
         def stream(request: Any, context: Any) -> Iterator[Any]:
-            with self._call(handler, method, request, context) as requests:
-                for response in inner(requests, context):
-                    if self._charge == "responses":
-                        self._charge_message(method, response, context)
-                    yield response
+            with self._held(Call(method, None if is_stream else request, context)):
+                yield from self._counted("responses", respond(request, context), method, context)
 
         return _handler(handler, stream if handler.response_streaming else unary)
 
     @contextmanager
-    def _call(self, handler: Any, method: str, request: Any, context: Any) -> Iterator[Any]:
-        if self._charge == "call":
-            limits = self._enter(Call(method, None if handler.request_streaming else request, context))
-            try:
-                yield request
-            finally:
-                drive(leave(limits), _refuse_awaitable)
-                _add_fields(context, limits)
-        elif self._charge == "requests" and handler.request_streaming:
-            yield self._requests(method, request, context)
-        else:
-            if self._charge == "requests":
-                self._charge_message(method, request, context)
-            yield request
+    def _held(self, call: Call) -> Iterator[None]:
+        if self._charge != "call":
+            yield
+            return
+        limits = drive(enter(self._guard, call), _refuse_awaitable)
+        try:
+            yield
+        finally:
+            drive(leave_call(limits, call.context), _refuse_awaitable)
 
-    def _requests(self, method: str, requests: Iterator[Any], context: Any) -> Iterator[Any]:
-        for request in requests:
-            self._charge_message(method, request, context)
-            yield request
-
-    def _charge_message(self, method: str, message: Any, context: Any) -> None:
-        drive(leave(self._enter(Call(method, message, context))), _refuse_awaitable)
-
-    def _enter(self, call: Call) -> Any:
-        limits, denial = drive(enter(self._guard, call), _refuse_awaitable)
-        if denial is not None:
-            code, text, trailing = refusal(denial, limits)
-            call.context.set_trailing_metadata(trailing)
-            call.context.abort(code, text)
-        return limits
+    def _counted(self, kind: str, messages: Iterable[Any], method: str, context: Any) -> Iterable[Any]:
+        """Return messages, each charged as it passes, if they are what is charged."""
+        if kind != self._charge:
+            return messages
+        return (drive(charge(self._guard, Call(method, one, context)), _refuse_awaitable) for one in messages)
 
 
 class AsyncRateLimitInterceptor(_Interceptor, grpc.aio.ServerInterceptor):  # type: ignore[misc,unused-ignore]
@@ -162,92 +146,76 @@ class AsyncRateLimitInterceptor(_Interceptor, grpc.aio.ServerInterceptor):  # ty
         handler = await continuation(handler_call_details)
         if handler is None:
             return None
-        method = handler_call_details.method
-        inner = _behavior(handler)
-        if isasyncgenfunction(inner):
+        method, inner = handler_call_details.method, _behavior(handler)
+        is_stream = handler.request_streaming
 
-            async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
-                async with self._call(handler, method, request, context) as (requests, inner_context):
-                    async for response in inner(requests, inner_context):
-                        if self._charge == "responses":
-                            await self._charge_message(method, response, context)
-                        yield response
+        async def unary(request: Any, context: Any) -> Any:
+            async with self._held(Call(method, None if is_stream else request, context)):
+                messages = _Messages(self._guard, self._charge, method, context)
+                response = await inner(await messages.received(request, is_stream), messages.context())
+                return response if handler.response_streaming else await messages.count("responses", response)
 
-            return _handler(handler, stream)
-        if iscoroutinefunction(inner):
+        async def stream(request: Any, context: Any) -> AsyncIterator[Any]:
+            async with self._held(Call(method, None if is_stream else request, context)):
+                messages = _Messages(self._guard, self._charge, method, context)
+                async for response in inner(await messages.received(request, is_stream), messages.context()):
+                    yield await messages.count("responses", response)
 
-            async def unary(request: Any, context: Any) -> Any:
-                async with self._call(handler, method, request, context) as (requests, inner_context):
-                    response = await inner(requests, inner_context)
-                    if self._charge == "responses" and not handler.response_streaming:
-                        await self._charge_message(method, response, context)
-                    return response
-
-            return _handler(handler, unary)
+        if isasyncgenfunction(inner) or iscoroutinefunction(inner):
+            return _handler(handler, stream if isasyncgenfunction(inner) else unary)
         if self._blocking is None:
             self._blocking = self._make_blocking()
         return self._blocking.limited(handler, method)
 
     @asynccontextmanager
-    async def _call(self, handler: Any, method: str, request: Any, context: Any) -> AsyncIterator[tuple[Any, Any]]:
-        if self._charge == "call":
-            limits = await self._enter(Call(method, None if handler.request_streaming else request, context))
-            try:
-                yield request, context
-            finally:
-                await drive_async(leave(limits))
-                _add_fields(context, limits)
+    async def _held(self, call: Call) -> AsyncIterator[None]:
+        if self._charge != "call":
+            yield
             return
-        if self._charge == "requests" and handler.request_streaming:
-            request = self._requests(method, request, context)
-        elif self._charge == "requests":
-            await self._charge_message(method, request, context)
+        limits = await drive_async(enter(self._guard, call))
+        try:
+            yield
+        finally:
+            await drive_async(leave_call(limits, call.context))
 
-        async def charge(message: Any) -> None:
-            await self._charge_message(method, message, context)
 
-        yield request, _MessageContext(context, charge, self._charge)
+class _Messages(Proxy):
+    """The messages of a call, and its context for a handler that reads or writes its stream itself."""
 
-    async def _requests(self, method: str, requests: AsyncIterator[Any], context: Any) -> AsyncIterator[Any]:
+    __slots__ = ("_charge", "_guard", "_method")
+
+    def __init__(self, guard: Guard, charge: str, method: str, context: Any) -> None:
+        super().__init__(context)
+        self._guard, self._charge, self._method = guard, charge, method
+
+    def context(self) -> Any:
+        """Return what the handler gets as the context."""
+        return self._target if self._charge == "call" else self
+
+    async def count(self, kind: str, message: Any) -> Any:
+        """Charge for a message, if it is what is charged, and return it."""
+        if kind != self._charge:
+            return message
+        return await drive_async(charge(self._guard, Call(self._method, message, self._target)))
+
+    async def received(self, request: Any, is_stream: bool) -> Any:  # noqa: FBT001
+        """Return what the handler gets as the request."""
+        if is_stream and self._charge == "requests":
+            return self._each(request)
+        return request if is_stream else await self.count("requests", request)
+
+    async def _each(self, requests: AsyncIterator[Any]) -> AsyncIterator[Any]:
         async for request in requests:
-            await self._charge_message(method, request, context)
-            yield request
-
-    async def _charge_message(self, method: str, message: Any, context: Any) -> None:
-        await drive_async(leave(await self._enter(Call(method, message, context))))
-
-    async def _enter(self, call: Call) -> Any:
-        limits, denial = await drive_async(enter(self._guard, call))
-        if denial is not None:
-            code, text, trailing = refusal(denial, limits)
-            call.context.set_trailing_metadata(trailing)
-            await call.context.abort(code, text)
-        return limits
-
-
-class _MessageContext:
-    """The context of a handler that reads or writes its stream itself."""
-
-    def __init__(self, context: Any, charge: Callable[[Any], Awaitable[None]], charged: str) -> None:
-        self._context = context
-        self._charge = charge
-        self._charged = charged
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._context, name)
+            yield await self.count("requests", request)
 
     async def read(self) -> Any:
         """Read the next request."""
-        message = await self._context.read()
-        if self._charged == "requests" and message is not grpc.aio.EOF:
-            await self._charge(message)
-        return message
+        message = await self._target.read()
+        return message if message is grpc.aio.EOF else await self.count("requests", message)
 
     async def write(self, message: Any) -> None:
         """Write the next response."""
-        if self._charged == "responses":
-            await self._charge(message)
-        await self._context.write(message)
+        await self._target.write(await self.count("responses", message))
 
 
 def _behavior(handler: Any) -> Any:
@@ -258,12 +226,6 @@ def _handler(handler: Any, behavior: Any) -> Any:
     kind = f"{'stream' if handler.request_streaming else 'unary'}_{'stream' if handler.response_streaming else 'unary'}"
     make = getattr(grpc, f"{kind}_rpc_method_handler")
     return make(behavior, handler.request_deserializer, handler.response_serializer)
-
-
-def _add_fields(context: Any, limits: Any) -> None:
-    """Add the fields to what the handler has set, which the context of a migrated synchronous handler does not show."""
-    if hasattr(context, "trailing_metadata"):
-        context.set_trailing_metadata((*(context.trailing_metadata() or ()), *limits.fields()))
 
 
 def _refuse_awaitable(value: Any) -> Any:

@@ -10,34 +10,18 @@ The rules are those of every language: docs/clients.md.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import httpx
 
-from polylimit import AsyncLimiter, Limiter
-from polylimit._client import Client
-from polylimit._transports import AsyncTransport, Transport, host
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from polylimit import Backoff, Policy, Quota
+from polylimit._transports import AsyncTransport, ThrottledRequest, Transport, host  # noqa: F401
 
 __all__ = ["AsyncRateLimitTransport", "RateLimitTransport", "Throttled"]
 
 
-class Throttled(httpx.PoolTimeout):
+class Throttled(ThrottledRequest, httpx.PoolTimeout):
     """Raised when a request was not sent, because it would have to wait for too long."""
 
-    #: Seconds after which the request would be sent; ``None`` if the limiter never admits it.
-    retry_after: float | None
 
-    def __init__(self, message: str, retry_after: float | None, request: httpx.Request) -> None:
-        super().__init__(message, request=request)
-        self.retry_after = retry_after
-
-
-class RateLimitTransport(Transport, httpx.BaseTransport):
+class RateLimitTransport(Transport[httpx.Request, httpx.BaseTransport], httpx.BaseTransport):
     """A transport for ``httpx.Client``.
 
     Parameters
@@ -66,40 +50,14 @@ class RateLimitTransport(Transport, httpx.BaseTransport):
 
     """
 
+    _make_transport = httpx.HTTPTransport
     _throttled = Throttled
     _byte_stream = httpx.ByteStream
 
-    def __init__(
-        self,
-        limiter: Limiter,
-        policy: str | Quota | Policy | None = None,
-        *,
-        transport: httpx.BaseTransport | None = None,
-        key: Callable[[httpx.Request], str | bytes] = host,
-        cost: int = 1,
-        backoff: Backoff | None = None,
-    ) -> None:
-        transport = httpx.HTTPTransport() if transport is None else transport
-        client = Client(limiter, policy, kind=Limiter, key=key, cost=cost, backoff=backoff)
-        self._open(client, transport, "handle_request")
 
-
-class AsyncRateLimitTransport(AsyncTransport, httpx.AsyncBaseTransport):
+class AsyncRateLimitTransport(AsyncTransport[httpx.Request, httpx.AsyncBaseTransport], httpx.AsyncBaseTransport):
     """A transport for ``httpx.AsyncClient`` on asyncio or trio; its parameters are those of ``RateLimitTransport``."""
 
+    _make_transport = httpx.AsyncHTTPTransport
     _throttled = Throttled
     _byte_stream = httpx.ByteStream
-
-    def __init__(
-        self,
-        limiter: AsyncLimiter,
-        policy: str | Quota | Policy | None = None,
-        *,
-        transport: httpx.AsyncBaseTransport | None = None,
-        key: Callable[[httpx.Request], str | bytes] = host,
-        cost: int = 1,
-        backoff: Backoff | None = None,
-    ) -> None:
-        transport = httpx.AsyncHTTPTransport() if transport is None else transport
-        client = Client(limiter, policy, kind=AsyncLimiter, key=key, cost=cost, backoff=backoff)
-        self._open(client, transport, "handle_async_request")

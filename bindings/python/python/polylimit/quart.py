@@ -16,15 +16,14 @@ Quart 0.19 and newer.
 
 from __future__ import annotations
 
-import re
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polylimit import asgi
 from polylimit._decide import decide, drive_async
-from polylimit._guard import Denial, Guard, Options, Outage, refuse_unknown_options
+from polylimit._guard import Denial, Guard, Options, Outage, ScopedGuards, refuse_options_alone
 from polylimit._versions import require
-from polylimit._views import ViewLimit, limits_of
+from polylimit._views import ViewLimit, blueprint_name, check_function, limits_of, rule_pattern, view_name
 from polylimit.asgi import ResponseStart, ScopeInfo
 
 require("Quart", "0.19", "quart")
@@ -43,9 +42,6 @@ if TYPE_CHECKING:
 __all__ = ["Denial", "Options", "Outage", "RateLimit", "ResponseStart", "exempt", "limit", "request_limits"]
 
 View = TypeVar("View", bound="Callable[..., Any]")
-
-#: A parameter of a rule, as Werkzeug reads it.
-_PARAMETER = re.compile(r"<(?:([a-zA-Z_]\w*)(?:\(.*?\))?:)?([a-zA-Z_]\w*)>")
 
 
 def request_limits(request: quart.Request | None = None) -> RequestLimits | None:
@@ -70,24 +66,11 @@ class _Info(ScopeInfo):
 
     def route(self) -> str | None:
         endpoint = self._request.endpoint
-        if endpoint is None:
-            return None
-        # A view has one budget in a blueprint, under the first of its endpoints.
-        views = quart.current_app.view_functions
-        view, part = views.get(endpoint), endpoint.rpartition(".")[0]
-        same = (other for other in views if views[other] is view and other.rpartition(".")[0] == part)
-        return min(same, default=endpoint)
+        return None if endpoint is None else view_name(quart.current_app, endpoint)
 
     def pattern(self) -> str | None:
         rule = self._request.url_rule
-        if rule is None:
-            return None
-
-        def parameter(match: re.Match[str]) -> str:
-            converter = rule.map.converters.get(match[1] or "default")
-            return f"{{{match[2]}}}" if getattr(converter, "part_isolating", True) else f"{{*{match[2]}}}"
-
-        return _PARAMETER.sub(parameter, rule.rule)
+        return None if rule is None else rule_pattern(rule)
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> Any:
         response = quart.Response(body, status)
@@ -119,21 +102,14 @@ class RateLimit:
         policy: Policies = None,
         **options: Unpack[Options],
     ) -> None:
-        self._guard: Guard | None = None
-        #: The guards of blueprints, by the names under which they are registered.
-        self._of_blueprints: dict[str, Guard] = {}
-        if limiter is not None:
-            self._make_guard = partial(Guard, limiter, policy, **options)
-            self._guard = self._make_guard()
-            self._has_scopes = self._make_guard(per_route=True).core.is_per_route
-        elif policy is not None or options:
-            refuse_unknown_options({name: None for name in options if name not in Options.__annotations__})
-            raise TypeError("options need a limiter: without one nothing would be limited")
+        if limiter is None:
+            refuse_options_alone(policy, options)
+        self._guards = None if limiter is None else ScopedGuards(limiter, policy, **options)
         if app is not None:
             self.init_app(app)
 
     def __repr__(self) -> str:
-        return "RateLimit()" if self._guard is None else self._guard.show(self)
+        return "RateLimit()" if self._guards is None else self._guards.outer.show(self)
 
     def init_app(self, app: quart.Quart | quart.Blueprint) -> None:
         """Limit the requests of an application or a blueprint."""
@@ -142,29 +118,18 @@ class RateLimit:
             app.record(lambda state: _install(state.app))
         else:
             _install(app)
-        if self._guard is None:
+        guards = self._guards
+        if guards is None:
             return
-        of_application = self._guard
 
         async def before() -> Any:
             limits = limits_of(quart.current_app.view_functions.get(quart.request.endpoint or ""))
             if limits.override(quart.request.method):
                 return None
-            guard = of_application if blueprint is None else self._guard_of(blueprint, of_application)
-            return await _decide(guard, limits.guards)
+            name = "" if blueprint is None else blueprint_name(quart.current_app, quart.request, blueprint)
+            return await _decide(guards.of(name), limits.guards)
 
         app.before_request(before)
-
-    def _guard_of(self, blueprint: quart.Blueprint, of_application: Guard) -> Guard:
-        """Return the guard that has the budget of a blueprint, where it is registered."""
-        registered = quart.current_app.blueprints
-        names = (name for name in quart.request.blueprints if registered.get(name) is blueprint)
-        name = next(names, blueprint.name)
-        guard = self._of_blueprints.get(name)
-        if guard is None:
-            guard = self._make_guard(scope=name) if self._has_scopes else of_application
-            self._of_blueprints[name] = guard
-        return guard
 
 
 def _install(app: Any) -> None:
@@ -191,8 +156,7 @@ def exempt(view: View) -> View:
 
 def _decorator(limit: ViewLimit) -> Callable[[View], View]:
     def decorate(view: Any) -> Any:
-        if isinstance(view, type) or not callable(view):
-            raise TypeError(f"the decorated view is {view!r}: allowed is a function, or a method of a class of views")
+        check_function("view", view, methods_of="a class of views")
         later = limits_of(view).guards
 
         @wraps(view)

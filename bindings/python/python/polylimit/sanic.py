@@ -17,13 +17,16 @@ Sanic 22.12 and newer.
 from __future__ import annotations
 
 import asyncio
-from functools import partial, wraps
+from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from polylimit._core import RequestLimits
-from polylimit._decide import decide, drive_async, end, fail, finish, resolve
-from polylimit._guard import Denial, Guard, Options, Outage
+from polylimit._decide import AsyncResponse, decide, drive_async, resolve
+from polylimit._guard import Denial, Guard, Options, Outage, ScopedGuards
+from polylimit._proxy import Proxy
+from polylimit._reader import MatchReader
 from polylimit._versions import require
+from polylimit._views import check_function
 
 require("sanic", "22.12", "sanic")
 
@@ -51,35 +54,14 @@ def request_limits(request: Request) -> RequestLimits | None:
     return getattr(request.ctx, "polylimit_limits", None)
 
 
-class _Info:
-    def __init__(self, request: Request) -> None:
-        self.request = request
-
-    def method(self) -> str:
-        return str(self.request.method)
+class _Info(MatchReader):
+    request: Request
 
     def peer(self) -> str | None:
         return self.request.ip or None
 
-    def header(self, name: str) -> list[bytes]:
-        return [value.encode("utf-8", "surrogateescape") for value in self.request.headers.getall(name, [])]
-
-    def cookie(self, name: str) -> str | None:
-        value: str | None = self.request.cookies.get(name)
-        return value
-
-    def path(self, name: str) -> str | None:
-        value = self.request.match_info.get(name)
-        return None if value is None else str(value)
-
-    def user(self) -> str | None:
-        return None
-
     def target(self) -> str:
         return str(self.request.path)
-
-    def router_paths(self) -> int:
-        return 0
 
     def lines(self) -> list[tuple[bytes, bytes]]:
         lines = self.request.headers.items()
@@ -99,10 +81,7 @@ class _Info:
             return None
         parts = list(route.parts)
         for place, parameter in route.params.items():
-            value = str(self.request.match_info.get(parameter.name, ""))
-            # One that may hold slashes is the rest of the path.
-            is_rest = parameter.label == "path" or "/" in value
-            parts[place] = f"{{*{parameter.name}}}" if is_rest else f"{{{parameter.name}}}"
+            parts[place] = self.parameter(parameter.name, is_rest=parameter.label == "path")
         return "/" + "/".join(parts)
 
     def response(self, status: int, fields: list[tuple[str, str]], body: str) -> HTTPResponse:
@@ -110,80 +89,52 @@ class _Info:
         response.headers.extend(fields)
         return response
 
-    def with_cors(self, response: HTTPResponse, fields: list[tuple[str, str]]) -> HTTPResponse:
-        if "access-control-allow-origin" not in response.headers:
-            response.headers.extend(fields)
-        return response
 
-
-class _Stream:
+class _Stream(Proxy):
     """Stands for the stream of a request, and follows the response that Sanic sends there.
 
     A middleware of Sanic would not see the parts of a response, nor every response: one that returns a response of its
     own keeps it from the others.
     """
 
-    __slots__ = ("_has_started", "_limits", "_reads", "_stream", "_task")
+    __slots__ = ("_response", "_task")
 
     def __init__(self, stream: Any, limits: RequestLimits) -> None:
-        self._stream, self._limits = stream, limits
-        self._has_started = self._reads = False
+        super().__init__(stream)
+        self._response = AsyncResponse(limits)
         # The server cancels it when the client has gone, and it ends early when a response fails that has begun.
         self._task = asyncio.current_task()
         if self._task is not None:
             self._task.add_done_callback(self._abandon)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if name in _Stream.__slots__:
-            object.__setattr__(self, name, value)
-        else:
-            setattr(self._stream, name, value)
-
-    def __bool__(self) -> bool:
-        return bool(self._stream)
-
-    def __aiter__(self) -> Any:
-        return self._stream.__aiter__()
-
     def respond(self, response: Any) -> Any:
-        response = self._stream.respond(response)
+        response = self._target.respond(response)
         response.stream = self
         return response
 
     @property
     def send(self) -> Callable[..., Any] | None:
         """Send a part of the response; ``None`` when it is complete."""
-        return None if self._stream.send is None else self._send
+        return None if self._target.send is None else self._send
 
     async def _send(self, data: bytes, end_stream: bool) -> None:  # noqa: FBT001
-        response, limits = self._stream.response, self._limits
-        if not self._has_started:
-            self._has_started = True
-            await drive_async(finish(limits, response))
-            if limits.reads_response:
-                self._reads = limits.read_head(
-                    [("content-type", response.content_type or ""), *response.headers.items()]
-                )
-            response.headers.extend(limits.fields())
-            if self._reads:
-                # Sanic sends it with the head.
-                limits.read_body(data or response.body or b"")
-        elif self._reads:
-            limits.read_body(data)
-        await self._stream.send(data, end_stream)
-        if end_stream or self._stream.send is None:
+        if self._response.has_started:
+            self._response.read(data)
+        else:
+            response = self._target.response
+            await self._response.start(response, ("content-type", response.content_type or ""))
+            # Sanic sends it with the head.
+            self._response.read(data or response.body)
+        await self._target.send(data, end_stream)
+        if end_stream or self._target.send is None:
             if self._task is not None:
                 self._task.remove_done_callback(self._abandon)
-            await drive_async(end(limits))
+            await self._response.end()
 
     def _abandon(self, task: asyncio.Task[Any]) -> None:
         """End what the request holds: its response is not complete, and nothing will send the rest."""
         failed = HTTPResponse(status=_INTERNAL_SERVER_ERROR)
-        steps = end(self._limits) if self._has_started else fail(self._limits, failed)
-        ending = task.get_loop().create_task(drive_async(steps))
+        ending = task.get_loop().create_task(self._response.abandon(failed))
         _ending.add(ending)
         ending.add_done_callback(_ending.discard)
 
@@ -202,21 +153,16 @@ def setup(
     no user. Quotas without a name have one budget for an application, and one for a blueprint under each name; before
     Sanic 23.3 a copy of a blueprint has that of the original.
     """
-    make_guard = partial(Guard, limiter, policy, **options)
-    guard = make_guard()
-    has_blueprints = isinstance(app, Blueprint) and make_guard(per_route=True).core.is_per_route
-    guards: dict[str, Guard] = {}
+    guards = ScopedGuards(limiter, policy, **options)
 
     async def decide_request(request: Request) -> Any:
         # Sanic passes what it could not read as a request without a connection, and then answers it itself.
         if request.conn_info is None or _is_websocket(request):
             return None
-        if not has_blueprints:
-            return await _decide(guard, request)
+        if not isinstance(app, Blueprint):
+            return await _decide(guards.outer, request)
         name = request.route.name.removeprefix(f"{request.app.name}.").rpartition(".")[0]
-        if name not in guards:
-            guards[name] = make_guard(scope=name)
-        return await _decide(guards[name], request)
+        return await _decide(guards.of(name), request)
 
     app.on_request(decide_request)
 
@@ -232,8 +178,7 @@ def limit(
     guard = Guard(limiter, policy, per_route=True, is_attached=True, **options)
 
     def decorate(handler: Any) -> Any:
-        if isinstance(handler, type) or not callable(handler):
-            raise TypeError(f"the decorated handler is {handler!r}: allowed is a function, or a method of a class")
+        check_function("handler", handler)
 
         @wraps(handler)
         async def limited(*args: Any, **kwargs: Any) -> Any:
