@@ -56,7 +56,7 @@ func New[R, D any](options Options[R, D], framework Framework[R]) (*Limit[R, D],
 }
 
 // Decide decides about a request and writes the header fields of its response. The decision is nil for a request that is not
-// limited. Fail takes the error.
+// limited. Proceed takes both; Fail takes the error.
 func (l *Limit[R, D]) Decide(request R, header http.Header) (*Admission, error) {
 	plain := l.framework.HTTP(request)
 	route := l.framework.Route(request)
@@ -85,6 +85,42 @@ func (l *Limit[R, D]) Decide(request R, header http.Header) (*Admission, error) 
 		return nil, err
 	}
 	return own, nil
+}
+
+// Answers are the ways in which an adapter goes on with a request after Decide.
+type Answers struct {
+	// Fail answers with this status a request about which no decision could be made, where the store is not the cause.
+	Fail func(status int)
+	// Deny answers a request that does not proceed.
+	Deny func(Denial)
+	// Run runs the handler, with the context of a request whose response changes nothing.
+	Run func(context.Context)
+	// Settle runs the handler. It calls Limit.Settle when the status is known, Limit.End if the admission holds something, and closes it.
+	Settle func(*Admission)
+}
+
+// Proceed goes on with a request after Decide, and closes its admission unless Answers.Settle has it. The lines of Accept are those of the
+// client.
+func (l *Limit[R, D]) Proceed(request R, own *Admission, err error, accept []string, answers Answers) {
+	var denial Denial
+	isDenied := own != nil && !own.Admitted()
+	if isDenied {
+		defer own.Close()
+		denial, err = own.Denial(accept)
+	}
+	switch {
+	case err != nil:
+		answers.Fail(l.Fail(request, err))
+	case isDenied:
+		answers.Deny(denial)
+	case own == nil:
+		answers.Run(l.framework.HTTP(request).Context())
+	case own.Holds() || l.AwaitsStatus():
+		answers.Settle(own)
+	default:
+		defer own.Close()
+		answers.Run(own)
+	}
 }
 
 // requestedMethod is the method that a preflight asks about, if the limit is in front of routing. On a route an OPTIONS request runs the

@@ -6,6 +6,7 @@
 package nethttp
 
 import (
+	"context"
 	"net/http"
 	"sync"
 
@@ -82,47 +83,30 @@ type limitedHandler struct {
 
 func (h *limitedHandler) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	own, err := h.limit.Decide(request, writer.Header())
-	switch {
-	case err != nil:
-		h.failed(writer, request, err)
-		return
-	case own == nil:
-		h.next.ServeHTTP(writer, request)
-		return
-	}
-	if own.Admitted() && (own.Holds() || h.limit.AwaitsStatus()) {
-		h.serveAndSettle(writer, request, own)
-		return
-	}
-	defer own.Close()
-	if !own.Admitted() {
-		h.denied(writer, request, own)
-	} else {
-		h.next.ServeHTTP(writer, request.WithContext(own))
-	}
-}
-
-func (h *limitedHandler) denied(writer http.ResponseWriter, request *http.Request, own *middleware.Admission) {
-	denial, err := own.Denial(request.Header.Values("Accept"))
-	respond := h.limit.OnDenied()
-	switch {
-	case err != nil:
-		h.failed(writer, request, err)
-	case respond != nil:
-		respond(writer, request, denial)
-	default:
-		denial.Respond(writer)
-	}
-}
-
-// failed responds to a request about which no decision could be made, and the store is not the cause.
-func (h *limitedHandler) failed(writer http.ResponseWriter, request *http.Request, err error) {
-	status := h.limit.Fail(request, err)
-	if status == middleware.ClientClosedRequest {
-		writer.WriteHeader(status)
-		return
-	}
-	http.Error(writer, http.StatusText(status), status)
+	h.limit.Proceed(request, own, err, request.Header["Accept"], middleware.Answers{
+		Fail: func(status int) {
+			if status == middleware.ClientClosedRequest {
+				writer.WriteHeader(status)
+				return
+			}
+			http.Error(writer, http.StatusText(status), status)
+		},
+		Deny: func(denial Denial) {
+			if respond := h.limit.OnDenied(); respond != nil {
+				respond(writer, request, denial)
+				return
+			}
+			denial.Respond(writer)
+		},
+		Run: func(ctx context.Context) {
+			if own == nil {
+				h.next.ServeHTTP(writer, request)
+				return
+			}
+			h.next.ServeHTTP(writer, request.WithContext(ctx))
+		},
+		Settle: func(own *middleware.Admission) { h.serveAndSettle(writer, request, own) },
+	})
 }
 
 // serveAndSettle runs the handler, and settles when the status of the response is known. A handler that panics before it has

@@ -76,20 +76,22 @@ func (l *Limit) Serve(request *Request, next func(context.Context)) {
 	var own *middleware.Admission
 	var err error
 	request.respond(func(header http.Header) { own, err = l.limit.Decide(request, header) })
-	switch {
-	case err != nil:
-		l.failed(request, err)
-	case own == nil:
-		next(request.Context)
-	case !own.Admitted():
-		defer own.Close()
-		l.denied(request, own)
-	case own.Holds() || l.limit.AwaitsStatus():
-		l.serveAndSettle(request, own, next)
-	default:
-		defer own.Close()
-		next(own)
-	}
+	l.limit.Proceed(request, own, err, request.plain.Header.Values("Accept"), middleware.Answers{
+		Fail: func(status int) {
+			request.SetStatusCode(status)
+			request.SetContentType("text/plain; charset=utf-8")
+			request.SetBodyString(http.StatusText(status))
+		},
+		Deny: func(denial Denial) {
+			if respond := l.limit.OnDenied(); respond != nil {
+				respond(request, denial)
+				return
+			}
+			request.Respond(denial)
+		},
+		Run:    next,
+		Settle: func(own *middleware.Admission) { l.serveAndSettle(request, own, next) },
+	})
 }
 
 // serveAndSettle settles when the handler has returned. One that panics has the status 500, and says nothing about what was spent.
@@ -130,27 +132,6 @@ func (l *Limit) serveAndSettle(request *Request, own *middleware.Admission, next
 		}
 		reader.Read(header, body)
 	}
-}
-
-func (l *Limit) denied(request *Request, own *middleware.Admission) {
-	denial, err := own.Denial(request.plain.Header.Values("Accept"))
-	respond := l.limit.OnDenied()
-	switch {
-	case err != nil:
-		l.failed(request, err)
-	case respond != nil:
-		respond(request, denial)
-	default:
-		request.Respond(denial)
-	}
-}
-
-// failed responds to a request about which no decision could be made, and the store is not the cause.
-func (l *Limit) failed(request *Request, err error) {
-	status := l.limit.Fail(request, err)
-	request.SetStatusCode(status)
-	request.SetContentType("text/plain; charset=utf-8")
-	request.SetBodyString(http.StatusText(status))
 }
 
 type heldKey struct{}

@@ -1,10 +1,13 @@
 package polylimitgrpc
 
 import (
+	"context"
 	"net/http"
 	"sync"
 
 	"google.golang.org/grpc"
+
+	"polylimit.dev/polylimit/middleware"
 )
 
 // Received is a grpc.StreamServerInterceptor that decides about each message of a stream that the server receives, with Call.Request as
@@ -75,24 +78,23 @@ func (s *limitedMessages) admit(message any) error {
 		return err
 	}
 	call, fields := s.call.message(message), http.Header{}
-	own, err := s.limit.limit.Decide(call, fields)
-	switch {
-	case err != nil:
-		err = s.limit.failed(call, err)
-	case own == nil:
+	var err error
+	isAdmitted := false
+	s.limit.decide(call, fields, &err, middleware.Answers{
+		Run: func(context.Context) { isAdmitted = true },
+		Settle: func(own *middleware.Admission) {
+			defer own.Close()
+			isAdmitted = true
+			if own.Holds() {
+				// A message is done when it has arrived.
+				s.limit.limit.End(own, call, 0, fields)
+			}
+		},
+	})
+	if isAdmitted {
 		return nil
-	default:
-		defer own.Close()
-		if own.Holds() {
-			// A message is done when it has arrived.
-			s.limit.limit.End(own, call, 0, fields)
-		}
-		if own.Admitted() {
-			return nil
-		}
-		err = s.limit.denied(call, own)
-		s.SetTrailer(metadataOf(fields))
 	}
+	s.SetTrailer(metadataOf(fields))
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.denial = err

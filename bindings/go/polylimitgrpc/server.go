@@ -96,22 +96,31 @@ func (l *Limit) Stream(server any, stream grpc.ServerStream, info *grpc.StreamSe
 }
 
 // serve decides about a call and runs it. What it holds ends when the handler has returned.
-func (l *Limit) serve(ctx context.Context, call *Call, fields http.Header, run func(context.Context) error) error {
+func (l *Limit) serve(ctx context.Context, call *Call, fields http.Header, run func(context.Context) error) (err error) {
 	call.request = call.request.WithContext(ctx)
-	own, err := l.limit.Decide(call, fields)
-	switch {
-	case err != nil:
-		return l.failed(call, err)
-	case own == nil:
-		return run(ctx)
+	l.decide(call, fields, &err, middleware.Answers{
+		Run:    func(ctx context.Context) { err = run(ctx) },
+		Settle: func(own *middleware.Admission) { err = l.serveAndSettle(own, call, fields, run) },
+	})
+	return err
+}
+
+// decide decides about a call or a message, and goes on; err is that of one that does not proceed.
+func (l *Limit) decide(call *Call, fields http.Header, err *error, answers middleware.Answers) {
+	answers.Fail = func(httpStatus int) { *err = status.Error(codeOf(httpStatus), "the call could not be limited") }
+	answers.Deny = func(denial Denial) {
+		if respond := l.limit.OnDenied(); respond != nil {
+			*err = respond(call, denial)
+			return
+		}
+		*err = Status(denial).Err()
 	}
+	own, failure := l.limit.Decide(call, fields)
+	l.limit.Proceed(call, own, failure, nil, answers)
+}
+
+func (l *Limit) serveAndSettle(own *middleware.Admission, call *Call, fields http.Header, run func(context.Context) error) error {
 	defer own.Close()
-	if !own.Admitted() {
-		return l.denied(call, own)
-	}
-	if !own.Holds() && !l.limit.AwaitsStatus() {
-		return run(own)
-	}
 	// That of a handler that panics.
 	call.Err = status.Error(codes.Internal, "the handler has panicked")
 	hasReturned := false
@@ -132,25 +141,6 @@ func (l *Limit) serve(ctx context.Context, call *Call, fields http.Header, run f
 	call.Err = run(own)
 	hasReturned = true
 	return call.Err
-}
-
-// failed is the error of a call about which no decision could be made, and the store is not the cause.
-func (l *Limit) failed(call *Call, err error) error {
-	code := codeOf(l.limit.Fail(call, err))
-	return status.Error(code, "the call could not be limited")
-}
-
-func (l *Limit) denied(call *Call, own *middleware.Admission) error {
-	denial, err := own.Denial(nil)
-	respond := l.limit.OnDenied()
-	switch {
-	case err != nil:
-		return l.failed(call, err)
-	case respond != nil:
-		return respond(call, denial)
-	default:
-		return Status(denial).Err()
-	}
 }
 
 // writtenFields are the fields that all limits of a call write, and whether this limit is the outermost, which sends them.
