@@ -40,7 +40,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use actix_web::body::{BodySize, BoxBody, MessageBody};
-use actix_web::dev::{ResponseHead, Service, ServiceRequest, ServiceResponse, Transform};
+use actix_web::dev::{Service, ServiceRequest, ServiceResponse, Transform};
 use actix_web::http::StatusCode;
 use actix_web::http::header::{HeaderMap, HeaderName, HeaderValue};
 use actix_web::{Error, HttpMessage as _, HttpResponse};
@@ -50,7 +50,7 @@ use pin_project_lite::pin_project;
 
 use crate::http::guard::RequestLimits;
 use crate::http::headers::HeaderField;
-use crate::http::tower::grpc::hex;
+use crate::http::tower::grpc::percent_encoded;
 use crate::http::tower::hold::RequestHold;
 use crate::http::tower::key::User;
 use crate::http::tower::service::RateLimitLayer;
@@ -186,13 +186,9 @@ fn parts_of(request: &ServiceRequest) -> Parts {
     parts.extensions = given.unwrap_or_default();
     parts.method = http::Method::from_bytes(request.method().as_str().as_bytes()).unwrap_or_default();
     // What the newer version does not accept is a path all the same.
-    parts.uri = request.uri().to_string().parse().unwrap_or_else(|_| escaped(request.path()));
-    for (name, value) in request.headers() {
-        let name = http::HeaderName::from_bytes(name.as_str().as_bytes());
-        if let (Ok(name), Ok(value)) = (name, http::HeaderValue::from_bytes(value.as_bytes())) {
-            parts.headers.append(name, value);
-        }
-    }
+    let escaped = || percent_encoded(request.path(), |byte| byte == b'/').parse().unwrap_or_default();
+    parts.uri = request.uri().to_string().parse().unwrap_or_else(|_| escaped());
+    parts.headers = headers_of(request.headers());
     if let Some(address) = request.peer_addr() {
         parts.extensions.insert(Peer(address));
     }
@@ -216,31 +212,22 @@ fn route_of(request: &ServiceRequest) -> Option<String> {
     }
 }
 
-fn escaped(path: &str) -> http::Uri {
-    let mut escaped = String::new();
-    for byte in path.bytes() {
-        match byte {
-            b'/' => escaped.push('/'),
-            byte => escaped.extend(['%', hex(byte >> 4), hex(byte & 15)]),
-        }
-    }
-    escaped.parse().unwrap_or_default()
+fn headers_of(headers: &HeaderMap) -> http::HeaderMap {
+    let convert = |(name, value): (&HeaderName, &HeaderValue)| {
+        let name = http::HeaderName::from_bytes(name.as_str().as_bytes()).ok()?;
+        Some((name, http::HeaderValue::from_bytes(value.as_bytes()).ok()?))
+    };
+    let mut converted = http::HeaderMap::new();
+    headers.iter().filter_map(convert).for_each(|(name, value)| _ = converted.append(name, value));
+    converted
 }
 
 /// The head of a response, for `count` and `spent`. An error of the service has the status that actix-web will answer it by.
 fn head_of<B>(answered: &Result<ServiceResponse<B>, Error>) -> Result<http::Response<()>, ()> {
     let mut head = http::Response::new(());
-    let mut take = |from: &ResponseHead| {
-        for (name, value) in &from.headers {
-            let name = http::HeaderName::from_bytes(name.as_str().as_bytes());
-            if let (Ok(name), Ok(value)) = (name, http::HeaderValue::from_bytes(value.as_bytes())) {
-                head.headers_mut().append(name, value);
-            }
-        }
-    };
     let code = match answered {
         Ok(response) => {
-            take(response.response().head());
+            *head.headers_mut() = headers_of(response.headers());
             response.status()
         }
         Err(error) => error.as_response_error().status_code(),

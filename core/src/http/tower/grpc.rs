@@ -105,7 +105,10 @@ impl GrpcStatus {
                 headers.insert(HeaderName::from_static(name), value);
             }
         };
-        insert("grpc-message", percent_encoded(&self.message));
+        insert(
+            "grpc-message",
+            percent_encoded(&self.message, |byte| matches!(byte, b' '..=b'~') && byte != b'%'),
+        );
         insert("grpc-status-details-bin", STANDARD_NO_PAD.encode(&self.details));
         response
     }
@@ -161,29 +164,28 @@ fn varint(into: &mut Vec<u8>, mut value: u64) {
     into.push(value.to_le_bytes()[0]);
 }
 
-/// A message of a status, as its field has it.
-fn percent_encoded(text: &str) -> String {
+/// A text with escapes in place of all bytes but some of ASCII.
+pub(super) fn percent_encoded(text: &str, keeps: impl Fn(u8) -> bool) -> String {
+    let digit = |digit: u8| char::from(b"0123456789ABCDEF"[usize::from(digit)]);
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
-        match byte {
-            b' '..=b'~' if byte != b'%' => encoded.push(byte.into()),
-            _ => encoded.extend(['%', hex(byte >> 4), hex(byte & 15)]),
+        if keeps(byte) {
+            encoded.push(byte.into());
+        } else {
+            encoded.extend(['%', digit(byte >> 4), digit(byte & 15)]);
         }
     }
     encoded
 }
 
-/// A digit of an escape.
-pub(super) fn hex(digit: u8) -> char {
-    char::from(b"0123456789ABCDEF"[usize::from(digit)])
-}
-
 #[cfg(test)]
 mod tests {
-    use super::percent_encoded;
+    use super::GrpcStatus;
 
     #[test]
     fn text_of_a_status_is_ascii() {
-        assert_eq!(percent_encoded("100 % für\n"), "100 %25 f%C3%BCr%0A");
+        let status = GrpcStatus::with_details(8, "100 % für\n".to_owned(), &[]);
+        let response = status.into_response::<()>();
+        assert_eq!(response.headers()["grpc-message"], "100 %25 f%C3%BCr%0A");
     }
 }
