@@ -174,12 +174,12 @@ class OpenResponse:
         self._response.close()
 
 
-def cases_of(*services):
+def cases_of(*services, cases=CASES):
     """The test of a module: every case through each of its services."""
 
     @pytest.mark.usefixtures("broken_file")
     @pytest.mark.parametrize("service", services, ids=lambda service: service.__name__)
-    @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])
+    @pytest.mark.parametrize("case", cases, ids=lambda case: case["name"])
     def test_case(case, service):
         if "error" in case:
             assert case["error"] == "invalid_argument"
