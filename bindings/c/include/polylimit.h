@@ -1953,7 +1953,8 @@ polylimit_status polylimit_guard_check_fields(const struct polylimit_guard_check
  * "\r\n", and the body. Its status is written to `http_status_out`. polylimit_guard_check_fields has its other fields.
  *
  * `accept` is the `accept` field of the request, or NULL: a client that prefers text gets text, any other one a problem
- * document (RFC 9457). The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
+ * document (RFC 9457), and for "application/grpc" the fields have the status of a call, too: "grpc-status", "grpc-message" and
+ * "grpc-status-details-bin". The length without the NUL is written to `length_out`, which may be NULL, even if the buffer is too small.
  */
 polylimit_status polylimit_guard_check_response(const struct polylimit_guard_check *check,
                                                 const char *accept,

@@ -1,18 +1,15 @@
 package polylimitgrpc
 
 import (
-	"encoding/json"
+	"encoding/base64"
 	"net/http"
 	"strings"
-	"time"
 
-	"google.golang.org/genproto/googleapis/rpc/errdetails"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
-	"google.golang.org/protobuf/protoadapt"
-
-	"polylimit.dev/polylimit"
+	"google.golang.org/protobuf/proto"
 )
 
 // httpStatuses is the status in HTTP of each code, as google/rpc/code.proto has it. The first code with a status is that of a denial.
@@ -69,42 +66,15 @@ func codeOf(httpStatus int) codes.Code {
 // INVALID_ARGUMENT without a key, and PERMISSION_DENIED for one in a deny list. Its details are a google.rpc.RetryInfo, unless no wait
 // helps, and a google.rpc.QuotaFailure with the names of the quotas that deny.
 func Status(denial Denial) *status.Status {
-	var problem struct {
-		Detail   string
-		Violated []string `json:"violated-policies"`
-	}
-	// The core has written it.
-	_ = json.Unmarshal([]byte(denial.Problem.Body), &problem)
-	plain := status.New(codeOf(denial.Problem.Status), problem.Detail)
-	var details []protoadapt.MessageV1
-	if wait := retryDelay(denial.Outcomes); wait > 0 {
-		details = append(details, retryInfo(wait))
-	}
-	if len(problem.Violated) > 0 {
-		failure := &errdetails.QuotaFailure{}
-		for _, name := range problem.Violated {
-			failure.Violations = append(failure.Violations, &errdetails.QuotaFailure_Violation{Subject: name, Description: problem.Detail})
+	written := &spb.Status{Code: int32(codeOf(denial.Problem.Status))}
+	for _, field := range denial.Problem.Fields {
+		if field.Name == "grpc-status-details-bin" {
+			// The core has written it.
+			encoded, _ := base64.RawStdEncoding.DecodeString(field.Value)
+			_ = proto.Unmarshal(encoded, written)
 		}
-		details = append(details, failure)
 	}
-	if detailed, err := plain.WithDetails(details...); err == nil {
-		return detailed
-	}
-	return plain
-}
-
-// retryDelay is what the field retry-after has in seconds: the longest wait of all denials; 0 when one of them is for ever.
-func retryDelay(outcomes []polylimit.Outcome) (longest time.Duration) {
-	for _, one := range outcomes {
-		if one.Decision.Allowed {
-			continue
-		}
-		if one.Decision.RetryAfter == polylimit.Never {
-			return 0
-		}
-		longest = max(longest, one.Decision.RetryAfter, time.Microsecond)
-	}
-	return longest
+	return status.FromProto(written)
 }
 
 // metadataOf are header fields as metadata.

@@ -116,7 +116,7 @@ func (l *Limit) decide(call *Call, fields http.Header, err *error, answers middl
 		*err = Status(denial).Err()
 	}
 	own, failure := l.limit.Decide(call, fields)
-	l.limit.Proceed(call, own, failure, nil, answers)
+	l.limit.Proceed(call, own, failure, []string{"application/grpc"}, answers)
 }
 
 func (l *Limit) serveAndSettle(own *middleware.Admission, call *Call, fields http.Header, run func(context.Context) error) error {

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"math"
 	"net"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -76,6 +78,21 @@ func TestRetryInfoIsExactAndAbsentWhereNoWaitHelps(t *testing.T) {
 	expectCode(t, codes.ResourceExhausted, err)
 	if retry, failure := detailsOf(err); retry != nil || failure == nil {
 		t.Error(retry, failure)
+	}
+}
+
+func TestRetryInfoHasTheJitterOfTheField(t *testing.T) {
+	limit := limited(t, polylimitgrpc.Options{Policy: "1/day fixed_window", Headers: "ietf jitter=100%"})
+	server := serve(t, interceptors(limit)...)
+	_, err := server.EmptyCall(calling(t), &empty{})
+	expectCode(t, codes.OK, err)
+	for range 3 {
+		var header metadata.MD
+		_, err = server.EmptyCall(calling(t), &empty{}, grpc.Header(&header))
+		retry, _ := detailsOf(err)
+		if wait := math.Ceil(retry.GetRetryDelay().AsDuration().Seconds()); header.Get("retry-after")[0] != strconv.Itoa(int(wait)) {
+			t.Error(header, retry)
+		}
 	}
 }
 

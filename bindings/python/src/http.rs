@@ -289,7 +289,8 @@ impl PyProblem {
         Ok(self.0.body(accept.as_deref()))
     }
 
-    /// The status, the header fields and the body of the response to a client with this ``Accept`` field.
+    /// The status, the header fields and the body of the response to a client with this ``Accept`` field. With ``"application/grpc"``
+    /// the fields have the status of a call of gRPC, too.
     #[pyo3(signature = (accept = None))]
     fn response(&self, accept: Option<&Bound<'_, PyAny>>) -> PyResult<(u16, Fields, String)> {
         let accept = accept.map(|accept| Utf8Text::read(accept, "accept")).transpose()?;

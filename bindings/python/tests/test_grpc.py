@@ -203,6 +203,15 @@ def test_call_over_its_limit_is_denied_with_the_time_to_wait(kind, name):
         assert "own" not in first.trailing or first.trailing["own"] == "kept"
 
 
+def test_wait_in_the_details_has_the_jitter_of_the_field(kind):
+    limiter = Limiter(policies={"api": "1/h fixed_window"}, clock=ManualClock(now=1_789_948_800))
+    with Server(kind, limiter, "api", headers="ietf jitter=100%") as server:
+        assert server.call("One", b"a").code == "OK"
+        for _ in range(3):
+            denied = server.call("One", b"a")
+            assert details_of(denied)["RetryInfo"].retry_delay.seconds == int(denied.trailing["retry-after"])
+
+
 @pytest.mark.parametrize(("name", "charge"), [("Join", "requests"), ("Each", "requests"), ("Each", "responses")])
 def test_messages_of_streams_are_charged(kind, name, charge):
     limiter = Limiter(policies={"messages": "5/day"})

@@ -3,12 +3,16 @@
 //! Pure functions of the policies that were applied to one request and of their decisions. Nothing here depends on a web
 //! framework. Every value is printable ASCII, so no value can end a field or start another.
 
+mod grpc;
 mod jitter;
 mod names;
 mod problem;
 mod request;
 mod settings;
 
+pub use grpc::GrpcStatus;
+#[cfg(feature = "actix")]
+pub(crate) use grpc::percent_encoded;
 pub use jitter::RetryJitter;
 pub(crate) use problem::problem_by_costs;
 pub use problem::{Problem, ProblemResponse, prefers_text, problem};
@@ -189,10 +193,19 @@ pub(crate) fn outage_field(source: &'static str, settings: &HeaderSettings) -> O
 /// How long a denied client has to wait, in seconds and at least 1; `None` without a denial, and when a denial is for
 /// ever.
 fn retry_after(outcomes: &[Outcome<'_>]) -> Option<u64> {
+    retry_after_us(outcomes).map(retry_seconds)
+}
+
+/// The same in microseconds.
+fn retry_after_us(outcomes: &[Outcome<'_>]) -> Option<u64> {
     let denials = outcomes.iter().filter(|(_, decision)| !decision.allowed());
     let waits_us: Option<Vec<_>> = denials.map(|(_, decision)| decision.retry_after_us()).collect();
-    let longest_us = waits_us?.into_iter().max()?;
-    Some(whole_seconds(longest_us.into()).max(1))
+    waits_us?.into_iter().max().map(|longest| longest.max(1))
+}
+
+/// A wait of a denied client in seconds.
+fn retry_seconds(us: u64) -> u64 {
+    whole_seconds(us.into()).max(1)
 }
 
 /// A time in seconds, rounded up, so that a client that waits this long does not come too early.

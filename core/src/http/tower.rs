@@ -59,10 +59,10 @@ mod limit;
 mod response;
 mod service;
 
+pub use crate::http::headers::GrpcStatus;
 pub use adaptive::{Adaptive, AdaptiveBody, AdaptiveLayer};
 pub use body::ResponseBody;
 pub use builder::RateLimitBuilder;
-pub use grpc::GrpcStatus;
 pub use hold::RequestHold;
 pub use key::{User, client_address, header};
 pub use limit::{Denial, OnOutage};

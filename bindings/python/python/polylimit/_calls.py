@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
+from base64 import b64decode
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypedDict
 from urllib.parse import unquote
 
 import grpc
-from google.protobuf.any_pb2 import Any as AnyMessage
-from google.protobuf.duration_pb2 import Duration
-from google.rpc.error_details_pb2 import QuotaFailure, RetryInfo
-from google.rpc.status_pb2 import Status
 
 from polylimit._charges import policy_list, refuse_asynchronous
 from polylimit._client import has_slots
@@ -30,12 +27,8 @@ if TYPE_CHECKING:
 
 #: What each of the values of ``charge`` counts.
 CHARGES = ("call", "requests", "responses")
-#: The codes of denials, by the status that a denial has over HTTP.
-_CODES = {
-    400: grpc.StatusCode.INVALID_ARGUMENT,
-    403: grpc.StatusCode.PERMISSION_DENIED,
-    503: grpc.StatusCode.UNAVAILABLE,
-}
+#: The codes by their numbers.
+_CODES = {code.value[0]: code for code in grpc.StatusCode}
 
 
 @dataclass(frozen=True)
@@ -203,21 +196,9 @@ def charge(guard: Guard, call: Call) -> Steps[Any]:
 
 def refusal(denial: Denial, limits: RequestLimits) -> tuple[grpc.StatusCode, str, tuple[tuple[str, Any], ...]]:
     """Return the code, the text and the trailing metadata of a denied call."""
-    problem = denial.problem
-    code = _CODES.get(problem.status, grpc.StatusCode.RESOURCE_EXHAUSTED)
-    status = Status(code=code.value[0], message=problem.detail)
-    waits = [decision.retry_after_us for _, decision in denial.outcomes if not decision]
-    if waits and None not in waits:
-        seconds, micros = divmod(max(wait for wait in waits if wait is not None), 1_000_000)
-        _add(status, RetryInfo(retry_delay=Duration(seconds=seconds, nanos=micros * 1000)))
-    if code is grpc.StatusCode.RESOURCE_EXHAUSTED:
-        violations = [QuotaFailure.Violation(subject=name, description=problem.detail) for name in problem.violated]
-        _add(status, QuotaFailure(violations=violations))
-    details = ("grpc-status-details-bin", status.SerializeToString())
-    return code, problem.detail, (*limits.fields(), details)
-
-
-def _add(status: Any, detail: Any) -> None:
-    packed = AnyMessage()
-    packed.Pack(detail)
-    status.details.append(packed)
+    _, fields, _ = denial.problem.response("application/grpc")
+    status = dict(fields)
+    # gRPC writes base64 without its padding, and encodes what it gets as bytes by itself.
+    details = b64decode(status["grpc-status-details-bin"] + "==")
+    trailing = (*limits.fields(), ("grpc-status-details-bin", details))
+    return _CODES[int(status["grpc-status"])], denial.problem.detail, trailing

@@ -2770,7 +2770,9 @@ class Problem:
     def body(self, accept: str | None = None) -> tuple[str, str]:
         """The content type and the body that a client with this ``Accept`` field prefers; without one, the problem document."""
     def response(self, accept: str | None = None) -> tuple[int, list[tuple[str, str]], str]:
-        """The status, the header fields and the body of the response to a client with this ``Accept`` field."""
+        """The status, the header fields and the body of the response to a client with this ``Accept`` field. With ``"application/grpc"``
+        the fields have the status of a call of gRPC, too.
+        """
     def __copy__(self) -> Self: ...
     def __deepcopy__(self, _memo: object, /) -> Self: ...
     def __eq__(self, other: object, /) -> bool: ...

@@ -7,8 +7,7 @@
 >>> limit = RateLimitInterceptor(Limiter(policies={"api": "100/minute"}), "api", key="header:x-tenant")
 >>> server = grpc.server(ThreadPoolExecutor(), interceptors=[limit])
 
-A denied call ends with ``RESOURCE_EXHAUSTED``, and with ``google.rpc.RetryInfo`` in its details. grpcio 1.60 and newer,
-with googleapis-common-protos.
+A denied call ends with ``RESOURCE_EXHAUSTED``, and with ``google.rpc.RetryInfo`` in its details. grpcio 1.60 and newer.
 """
 
 from __future__ import annotations

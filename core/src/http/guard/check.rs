@@ -344,7 +344,13 @@ impl GuardCheck {
     }
 
     pub(super) fn deny(&mut self, problem: Problem) -> Verdict {
-        let settlements = self.limits.lock().deny(self.number);
+        let mut ledger = self.limits.lock();
+        let problem = problem.jittered(|seconds| {
+            ledger.choose_random();
+            ledger.jitter_of(seconds)
+        });
+        let settlements = ledger.deny(self.number);
+        drop(ledger);
         self.settlements.extend(settlements);
         Verdict::Deny(problem)
     }

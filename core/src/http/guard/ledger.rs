@@ -205,9 +205,7 @@ impl RequestLimits {
     /// As [`fields`](Self::fields); reads the time only where a field needs it.
     pub(super) fn fields_at(&self, now_us: &dyn Fn() -> u64) -> Vec<HeaderField> {
         let mut ledger = self.ledger.lock();
-        if ledger.random == 0 && ledger.entries.iter().any(Entry::is_jittered) {
-            ledger.random = random().max(1);
-        }
+        ledger.choose_random();
         // Most requests have one limit.
         if let ([only], None) = (&ledger.entries[..], &ledger.outage)
             && only.is_shown
@@ -235,11 +233,8 @@ impl RequestLimits {
             written.extend(outage_field(source, settings));
         }
         let denying = || shown.iter().filter(|one| !one.is_dry_run);
-        let extra = |seconds| {
-            let jitters = denying().filter(|one| one.is_jittered()).filter_map(|one| one.headers.jitter);
-            jitters.map(|jitter| jitter.extra(seconds, ledger.random)).max().unwrap_or(0)
-        };
-        push_retry_after(&mut written, &denying().map(|one| one.outcome()).collect::<Few<_>>(), extra);
+        let outcomes = denying().map(|one| one.outcome()).collect::<Few<_>>();
+        push_retry_after(&mut written, &outcomes, |seconds| ledger.jitter_of(seconds));
         written
     }
 
@@ -262,6 +257,20 @@ impl Unclaimed {
 }
 
 impl Ledger {
+    /// Chooses the random bits, if a denial needs them.
+    pub(super) fn choose_random(&mut self) {
+        if self.random == 0 && self.entries.iter().any(Entry::is_jittered) {
+            self.random = random().max(1);
+        }
+    }
+
+    /// The seconds that the jitter of the denials adds to a wait: for one wait the same as often as it is asked.
+    pub(super) fn jitter_of(&self, seconds: u64) -> u64 {
+        let denials = self.entries.iter().filter(|one| one.is_shown && !one.is_dry_run && one.is_jittered());
+        let jitters = denials.filter_map(|one| one.headers.jitter);
+        jitters.map(|jitter| jitter.extra(seconds, self.random)).max().unwrap_or(0)
+    }
+
     /// The decision that holds for a charge, and the cost that it admitted, if an earlier guard has one.
     pub(super) fn admitted(&self, charge: Charge<'_>) -> Option<(Decision, u64)> {
         let entry = self.entries.iter().find(|entry| !entry.claims.is_empty() && entry.is_for(charge))?;

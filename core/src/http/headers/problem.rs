@@ -5,7 +5,9 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::http::headers::{HeaderField, Outcome, reports, retry_after};
+use crate::http::headers::{
+    GrpcStatus, HeaderField, Outcome, reports, retry_after, retry_after_us, retry_seconds,
+};
 use polylimit_rules::decision::Source;
 use polylimit_rules::report::report_json;
 
@@ -20,6 +22,8 @@ pub struct Problem {
     status: Option<u16>,
     detail: String,
     violated: Vec<String>,
+    /// How long a client has to wait, in microseconds; `None` where no wait helps.
+    wait_us: Option<u64>,
 }
 
 /// The response to a request that does not proceed, in addition to the fields of its limits.
@@ -28,7 +32,7 @@ pub struct Problem {
 pub struct ProblemResponse {
     /// The status.
     pub status: u16,
-    /// `content-type` and `vary`.
+    /// `content-type` and `vary`, and for a client that accepts [`GRPC_TYPE`](Problem::GRPC_TYPE) those of a status of gRPC.
     pub fields: Vec<HeaderField>,
     /// The body.
     pub body: String,
@@ -91,7 +95,8 @@ pub(crate) fn problem_by_costs(outcomes: &[Outcome<'_>], cost: impl Fn(usize) ->
         })
     });
     let cause = if is_outage { Cause::Outage } else { Cause::Quota };
-    Some(Problem { cause, status: None, detail, violated: violated.collect() })
+    let wait_us = retry_after_us(outcomes);
+    Some(Problem { cause, status: None, detail, violated: violated.collect(), wait_us })
 }
 
 impl Problem {
@@ -99,18 +104,21 @@ impl Problem {
     pub const JSON_TYPE: &str = "application/problem+json";
     /// The content type of [`text`](Self::text).
     pub const TEXT_TYPE: &str = "text/plain; charset=utf-8";
+    /// What an adapter of gRPC accepts for its clients: a [`response`](Self::response) then has the fields `grpc-status`, `grpc-message`
+    /// and `grpc-status-details-bin` of [`grpc_status`](Self::grpc_status).
+    pub const GRPC_TYPE: &str = "application/grpc";
 
     /// The problem of a request that no store and no outage policy could decide.
     pub(crate) fn unavailable() -> Self {
         let detail = "The request cannot be counted at the moment.".to_owned();
-        Self { cause: Cause::Outage, status: None, detail, violated: Vec::new() }
+        Self { cause: Cause::Outage, status: None, detail, violated: Vec::new(), wait_us: None }
     }
 
     /// The problem of a request for which an adaptive limit has no place.
     #[cfg(feature = "tower")]
     pub(crate) fn overloaded() -> Self {
         let detail = "The service is overloaded at the moment: retry in 1 s.".to_owned();
-        Self { cause: Cause::Outage, status: None, detail, violated: Vec::new() }
+        Self { cause: Cause::Outage, status: None, detail, violated: Vec::new(), wait_us: None }
     }
 
     /// The problem of a request without a key of these parts.
@@ -120,19 +128,19 @@ impl Problem {
             [] => "The request has nothing that it can be counted by.".to_owned(),
             parts => format!("The request needs what it is counted by: {}.", parts.join(", ")),
         };
-        Self { cause: Cause::NoKey, status: None, detail, violated: Vec::new() }
+        Self { cause: Cause::NoKey, status: None, detail, violated: Vec::new(), wait_us: None }
     }
 
     /// The problem of a request whose own attributes give an invalid cost or key.
     pub(crate) fn invalid() -> Self {
         let detail = "The request has a cost or a key that is not allowed.".to_owned();
-        Self { cause: Cause::Invalid, status: None, detail, violated: Vec::new() }
+        Self { cause: Cause::Invalid, status: None, detail, violated: Vec::new(), wait_us: None }
     }
 
     /// The problem of a request that a deny list refuses.
     pub(crate) fn refused() -> Self {
         let detail = "The request is refused.".to_owned();
-        Self { cause: Cause::Refused, status: None, detail, violated: Vec::new() }
+        Self { cause: Cause::Refused, status: None, detail, violated: Vec::new(), wait_us: None }
     }
 
     /// With another status and detail, unless an outage is the cause.
@@ -222,11 +230,27 @@ impl Problem {
         }
     }
 
+    /// With a wait that is longer by the seconds that a function has for it, as the field `retry-after` is by its jitter.
+    pub(crate) fn jittered(mut self, extra: impl FnOnce(u64) -> u64) -> Self {
+        let longer = |us: u64| us.saturating_add(extra(retry_seconds(us)).saturating_mul(1_000_000));
+        self.wait_us = self.wait_us.map(longer);
+        self
+    }
+
+    /// The status of a call of gRPC that does not proceed. Its `RetryInfo` has the wait to the microsecond, with the jitter that the field
+    /// `retry-after` of the call has.
+    pub fn grpc_status(&self) -> GrpcStatus {
+        GrpcStatus::with_delay(self, self.wait_us)
+    }
+
     /// The response for a client with this `accept` field.
     pub fn response(&self, accept: Option<&str>) -> ProblemResponse {
         let (content_type, body) = self.body(accept);
         let field = |name, value: &str| HeaderField { name: Cow::Borrowed(name), value: value.to_owned() };
-        let fields = vec![field("content-type", content_type), field("vary", "accept")];
+        let mut fields = vec![field("content-type", content_type), field("vary", "accept")];
+        if accept == Some(Self::GRPC_TYPE) {
+            fields.extend(self.grpc_status().fields());
+        }
         ProblemResponse { status: self.status(), fields, body }
     }
 

@@ -49,8 +49,7 @@ use http::request::Parts;
 use pin_project_lite::pin_project;
 
 use crate::http::guard::RequestLimits;
-use crate::http::headers::HeaderField;
-use crate::http::tower::grpc::percent_encoded;
+use crate::http::headers::{HeaderField, percent_encoded};
 use crate::http::tower::hold::RequestHold;
 use crate::http::tower::key::User;
 use crate::http::tower::service::RateLimitLayer;

@@ -87,7 +87,7 @@ where
     fn call(&mut self, request: Request<R>) -> Self::Future {
         let Some(call) = self.limit.try_begin() else {
             let (request, _) = request.into_parts();
-            let mut response = denial(&Problem::overloaded(), &[], &request);
+            let mut response = denial(&Problem::overloaded(), &request);
             response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("1"));
             return Box::pin(ready(Ok(response.map(|body| AdaptiveBody { body, call: None }))));
         };

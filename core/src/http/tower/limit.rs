@@ -113,7 +113,7 @@ impl<B> Limit<B> {
         };
         check.run().await;
         let mut response = match &of.on_denied {
-            None => denial(&problem, &check.outcomes(), request),
+            None => denial(&problem, request),
             Some(on_denied) => {
                 let denial = Denial { outcomes: &check.outcomes(), problem: &problem };
                 on_denied(&denial, request).map(ResponseBody::own)

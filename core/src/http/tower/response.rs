@@ -8,21 +8,15 @@ use http::request::Parts;
 use http::{Response, StatusCode};
 
 use crate::http::guard::Guard;
-use crate::http::headers::{HeaderField, Problem};
+use crate::http::headers::{GrpcStatus, HeaderField, Problem};
 use crate::http::tower::body::ResponseBody;
-use crate::http::tower::grpc::{self, GrpcStatus};
-use polylimit_rules::decision::Decision;
+use crate::http::tower::grpc;
 use polylimit_rules::error::Error;
-use polylimit_rules::policy::Policy;
 
 /// The default response to a request that a guard denies: a problem document, or its text; the status of a call of gRPC.
-pub(super) fn denial<B>(
-    problem: &Problem,
-    outcomes: &[(Policy, Decision)],
-    request: &Parts,
-) -> Response<ResponseBody<B>> {
+pub(super) fn denial<B>(problem: &Problem, request: &Parts) -> Response<ResponseBody<B>> {
     if grpc::is_call(request) {
-        return GrpcStatus::new(problem, outcomes.iter().map(|(_, decision)| decision)).into_response();
+        return call_response(&problem.grpc_status());
     }
     let lines = request.headers.get_all(ACCEPT).iter().filter_map(|line| line.to_str().ok());
     let accept = lines.collect::<Vec<_>>().join(", ");
@@ -30,6 +24,14 @@ pub(super) fn denial<B>(
     let mut response = Response::new(ResponseBody::denial(default.body));
     *response.status_mut() = StatusCode::from_u16(default.status).unwrap_or(StatusCode::TOO_MANY_REQUESTS);
     add_fields(response.headers_mut(), default.fields);
+    response
+}
+
+/// A response to a call without messages, whose header has the status ("Trailers-Only").
+fn call_response<B>(status: &GrpcStatus) -> Response<ResponseBody<B>> {
+    let mut response = Response::new(ResponseBody::empty());
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/grpc"));
+    add_fields(response.headers_mut(), status.fields().into());
     response
 }
 
@@ -51,7 +53,7 @@ pub(super) fn allow_origin(headers: &mut HeaderMap, guard: &Guard, request: &Par
 /// extensions contain the [`Error`].
 pub(super) fn failure<B>(error: Error, request: &Parts) -> Response<ResponseBody<B>> {
     let mut response = if grpc::is_call(request) {
-        GrpcStatus::failure().into_response()
+        call_response(&GrpcStatus::failure())
     } else {
         let mut response = Response::new(ResponseBody::denial("The request cannot be counted.\n".to_owned()));
         *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::clock::ManualClock;
 use crate::http::guard::{Guard, GuardBuilder, GuardCheck, RequestFacts, RequestLimits, Verdict};
-use crate::http::headers::HeaderSettings;
+use crate::http::headers::{GrpcStatus, HeaderSettings, Problem};
 use crate::raw::{Answer, Call};
 use crate::{Limiter, Policy, Request};
 
@@ -392,4 +392,27 @@ fn jitter_is_the_same_whenever_the_fields_of_a_request_are_written() {
         found.insert(seconds);
     }
     assert!(found.len() > 1, "50 of 3601 numbers are not all equal");
+}
+
+#[test]
+fn status_of_grpc_has_the_jitter_that_the_fields_have() {
+    let service = Service::new("1/hour fixed_window");
+    let guard = service.guard(|guard| guard.headers("ietf jitter=3600s".parse().unwrap()));
+    assert!(is_admitted(&mut start(&guard)));
+    let exact_us = service.limiter.blocking().peek("key").unwrap().retry_after_us().unwrap();
+    let mut longest_us = 0;
+    for _ in 0..20 {
+        let mut denied = start(&guard);
+        let Verdict::Deny(problem) = denied.conclude() else { panic!("the request is admitted") };
+        let seconds: u64 = retry_after(&denied).unwrap().parse().unwrap();
+        let jitter_us = (seconds - exact_us.div_ceil(1_000_000)) * 1_000_000;
+        let expected = GrpcStatus::with_delay(&problem, Some(exact_us + jitter_us));
+        assert_eq!(problem.grpc_status(), expected);
+        longest_us = longest_us.max(jitter_us);
+        let response = problem.response(Some(Problem::GRPC_TYPE));
+        let names: Vec<_> = response.fields.iter().map(|field| &*field.name).collect();
+        assert_eq!(names, ["content-type", "vary", "grpc-status", "grpc-message", "grpc-status-details-bin"]);
+        assert_eq!(response.fields[2].value, "8");
+    }
+    assert!(longest_us > 0, "20 of 3601 numbers are not all 0");
 }

@@ -1,9 +1,5 @@
 package polylimit.grpc
 
-import com.google.protobuf.Any
-import com.google.protobuf.Duration
-import com.google.rpc.QuotaFailure
-import com.google.rpc.RetryInfo
 import io.grpc.Context
 import io.grpc.Contexts
 import io.grpc.ForwardingServerCall.SimpleForwardingServerCall
@@ -12,14 +8,13 @@ import io.grpc.ServerCall
 import io.grpc.ServerCallHandler
 import io.grpc.ServerInterceptor
 import io.grpc.Status
-import io.grpc.protobuf.StatusProto
-import polylimit.Decision
 import polylimit.GuardAnswer
 import polylimit.GuardCheck
 import polylimit.PolylimitException
 import polylimit.Problem
 import polylimit.http.RateLimit
 import polylimit.http.RequestLimit
+import java.util.Base64
 import java.util.concurrent.CompletableFuture
 import java.util.concurrent.CompletionException
 import java.util.concurrent.atomic.AtomicBoolean
@@ -88,7 +83,7 @@ public class RateLimitInterceptor
                 fields = answer.fields
                 val problem = answer.problem
                 if (problem == null) return true.also { if (isForCall) check = answer.check }
-                val (status, trailers) = denial(problem, answer.check.decisions())
+                val (status, trailers) = denial(problem)
                 answer.check.close()
                 if (isClosed.compareAndSet(false, true)) super.close(status, trailers.apply { add(fields) })
                 return false
@@ -223,30 +218,16 @@ private val logger = System.getLogger("polylimit")
 
 /** What servers of gRPC send for an exception of a handler. */
 private val HANDLER_FAILED = Status.UNKNOWN.withDescription("Application error processing RPC")
-private val CODES = mapOf(400 to Status.Code.INVALID_ARGUMENT, 403 to Status.Code.PERMISSION_DENIED, 503 to Status.Code.UNAVAILABLE)
+private val DETAILS = Metadata.Key.of("grpc-status-details-bin", Metadata.BINARY_BYTE_MARSHALLER)
 
 private fun Metadata.add(fields: Map<String, String>) {
     for ((name, value) in fields) put(keyOf(name), value)
 }
 
 /** The status of a denial, and the trailers with its details. */
-private fun denial(
-    problem: Problem,
-    decisions: List<Decision>,
-): Pair<Status, Metadata> {
-    val code = CODES[problem.status] ?: Status.Code.RESOURCE_EXHAUSTED
-    val details = com.google.rpc.Status.newBuilder().setCode(code.value()).setMessage(problem.detail)
-    val waits = decisions.filterNot { it.allowed }.map { it.retryAfter }
-    // Where one of them denies forever, or for a time that is not known, no wait helps.
-    val wait = if (null in waits) null else waits.filterNotNull().maxOrNull()
-    if (wait != null) {
-        val delay = Duration.newBuilder().setSeconds(wait.seconds).setNanos(wait.nano)
-        details.addDetails(Any.pack(RetryInfo.newBuilder().setRetryDelay(delay).build()))
-    }
-    if (problem.violated.isNotEmpty()) {
-        val violations = problem.violated.map { QuotaFailure.Violation.newBuilder().setSubject(it).setDescription(problem.detail).build() }
-        details.addDetails(Any.pack(QuotaFailure.newBuilder().addAllViolations(violations).build()))
-    }
-    val trailers = StatusProto.toStatusRuntimeException(details.build()).trailers ?: Metadata()
-    return code.toStatus().withDescription(problem.detail) to trailers
+private fun denial(problem: Problem): Pair<Status, Metadata> {
+    val code = Status.fromCodeValue(problem.fields.getValue("grpc-status").toInt())
+    val trailers = Metadata()
+    trailers.put(DETAILS, Base64.getDecoder().decode(problem.fields.getValue("grpc-status-details-bin")))
+    return code.withDescription(problem.detail) to trailers
 }

@@ -54,6 +54,9 @@ internal class GrpcReader(
         header: String,
     ): List<String> = if (isBinary(header)) emptyList() else request.headers.getAll(keyOf(header))?.toList().orEmpty()
 
+    /** Problems then have the status of the call among their fields. */
+    override fun accept(request: GrpcRequest): String = "application/grpc"
+
     override fun cookie(
         request: GrpcRequest,
         name: String,

@@ -22,6 +22,9 @@ public interface RequestReader<Q> {
         header: String,
     ): List<String>
 
+    /** The types that the client accepts, which is what its header says. */
+    public fun accept(request: Q): String? = lines(request, "Accept").firstOrNull()
+
     /** The value of a cookie. */
     public fun cookie(
         request: Q,
@@ -155,7 +158,7 @@ public class RequestLimit<Q, R>
                 forwarded = forwarded?.let { reader.lines(request, it) }.orEmpty(),
                 cost = options.cost?.applyAsLong(request),
                 policies = policies,
-                accept = reader.lines(request, "Accept").firstOrNull(),
+                accept = reader.accept(request),
                 route = if (guard.isPerRoute) reader.budget(request) else null,
                 outer = outer,
                 attributes = if (guard.isByConfiguration) attributes(request) else null,
