@@ -21,6 +21,7 @@ import io.grpc.stub.MetadataUtils;
 import io.grpc.stub.ServerCalls;
 import io.grpc.stub.StreamObserver;
 import java.net.InetSocketAddress;
+import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.Map;
@@ -49,6 +50,7 @@ public class GrpcChecks {
   private static final MethodDescriptor<StringValue, StringValue> CHAT = method("Chat", MethodDescriptor.MethodType.BIDI_STREAMING);
   private static final Metadata.Key<String> CLIENT = Metadata.Key.of("x-client", Metadata.ASCII_STRING_MARSHALLER);
   private static final Metadata.Key<String> POLICY = Metadata.Key.of("ratelimit-policy", Metadata.ASCII_STRING_MARSHALLER);
+  private static final Metadata.Key<String> RETRY_AFTER = Metadata.Key.of("retry-after", Metadata.ASCII_STRING_MARSHALLER);
 
   private static StringValue text(String text) {
     return StringValue.of(text);
@@ -220,6 +222,18 @@ public class GrpcChecks {
         same(3, service.runs.get());
       }
     });
+    check("the wait in the details has the jitter of the field", store -> {
+      try (Limiter limiter = limiter(store, "1/day fixed_window");
+          Service service = new Service(new RateLimitInterceptor(options(limiter).headers("ietf jitter=100%")))) {
+        service.call(ECHO, "a", "hello");
+        for (int each = 0; each < 3; each++) {
+          StatusRuntimeException denied = service.denied(ECHO, "a");
+          com.google.protobuf.Duration wait = detail(denied, RetryInfo.class).getRetryDelay();
+          // The field has whole seconds.
+          same(denied.getTrailers().get(RETRY_AFTER), Long.toString(wait.getSeconds() + (wait.getNanos() > 0 ? 1 : 0)));
+        }
+      }
+    });
     check("quotas without a name have a budget for each method", store -> {
       try (Limiter limiter = Limiter.of(Map.of(), store);
           Service service = new Service(new RateLimitInterceptor(new RateLimitOptions(limiter).policy("1/hour fixed_window")))) {
@@ -343,6 +357,20 @@ public class GrpcChecks {
     });
   }
 
+  private void runCases() throws Exception {
+    Map<String, WaitingCases.Case> cases = WaitingCases.all(Path.of("../../../../tests/conformance/guard_waiting.json"));
+    same(true, cases.size() >= 12);
+    for (Map.Entry<String, WaitingCases.Case> one : cases.entrySet()) {
+      try {
+        one.getValue().run();
+        passed += 1;
+      } catch (Throwable failure) {
+        failed += 1;
+        System.out.println("FAILED: " + one.getKey() + ": " + failure);
+      }
+    }
+  }
+
   private static ClientCall<StringValue, StringValue> open(Service service) throws Exception {
     Metadata headers = new Metadata();
     headers.put(CLIENT, "a");
@@ -369,9 +397,10 @@ public class GrpcChecks {
     }
   }
 
-  public static void main(String[] arguments) {
+  public static void main(String[] arguments) throws Exception {
     GrpcChecks checks = new GrpcChecks(arguments[1]);
     checks.run();
+    checks.runCases();
     System.out.println("gRPC " + arguments[0]);
     System.out.println("test result: " + (checks.failed == 0 ? "ok" : "FAILED") + ". " + checks.passed + " passed; " + checks.failed + " failed;");
     Runtime.getRuntime().halt(checks.failed == 0 ? 0 : 1);
