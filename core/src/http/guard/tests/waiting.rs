@@ -397,7 +397,8 @@ fn jitter_is_the_same_whenever_the_fields_of_a_request_are_written() {
 #[test]
 fn status_of_grpc_has_the_jitter_that_the_fields_have() {
     let service = Service::new("1/hour fixed_window");
-    let guard = service.guard(|guard| guard.headers("ietf jitter=3600s".parse().unwrap()));
+    let headers: HeaderSettings = "ietf jitter=3600s".parse().unwrap();
+    let guard = service.guard(|guard| guard.headers(headers));
     assert!(is_admitted(&mut start(&guard)));
     let exact_us = service.limiter.blocking().peek("key").unwrap().retry_after_us().unwrap();
     let mut longest_us = 0;
