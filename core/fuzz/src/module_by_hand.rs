@@ -1,6 +1,8 @@
 //! The commands of the module that people type, with arguments and a value of any bytes: a refused one writes nothing, a decided one has a
 //! possible reply and leaves a value that it can read.
 
+use std::ops::Range;
+
 use polylimit_redis::by_hand::{check, throttle};
 use polylimit_redis::keyspace::{Change, Effect, Found, Keyspace};
 use polylimit_redis::policies::Policies;
@@ -36,7 +38,12 @@ impl Keyspace for Key {
                 self.value = Some(bytes.into_vec());
             }
             Change::Set(bytes, _) => self.value = Some(bytes.into_vec()),
+            Change::Write(..) => panic!("only logs are written in part"),
         }
+    }
+
+    fn update_together(&mut self, _: Range<usize>, _: &mut dyn FnMut(&[Found<'_>]) -> Vec<Effect>) {
+        panic!("these commands have one key");
     }
 }
 

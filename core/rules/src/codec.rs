@@ -27,6 +27,7 @@
 //! A log has its own bytes: the origin (7, us), the bytes of a total w (1), the total before the first entry (w), then for
 //! each entry the time since the origin (6, us) and the running total (w). Totals wrap around; only differences count.
 
+pub mod log;
 pub(crate) mod record;
 #[cfg(test)]
 mod tests;

@@ -5,33 +5,28 @@
 //! penalty 3 1000000 60000000 3600000000 0      denials, within, block, max and forget, in microseconds
 //! now                                          each key has its own quotas, so that a state under others was changed just now
 //! past 1790000000000000 5/second               quotas that were superseded, and when, oldest first
+//! logs 60000000 1000000                        the periods of logs that only other quotas used: the next write deletes them
 //! ```
 
 use std::fmt::Write as _;
 
+use crate::codec::log::{MAX_DROPPED, dropped_logs, log_period_us};
 use crate::error::Error;
 use crate::history::{Change, PastPolicy};
 use crate::penalty::Penalty;
 use crate::policy::Policy;
-use crate::quota::{Algorithm, Quota};
+use crate::quota::Quota;
 use crate::units::MAX_US;
 
 /// The longest text, in bytes: nine times 16 quotas are shorter.
 pub const MAX_LENGTH: usize = 32_768;
 /// The most past quotas in a text.
 const MAX_PAST: usize = 8;
-/// The longest time of a penalty.
+/// The longest time of a penalty, and the longest period.
 const MAX_PENALTY_US: u64 = 366 * 86_400_000_000;
 
-/// The text of a policy; `None` for one that needs more than one string for each key or the state of another clock: with a sliding log, a
-/// quota by the calendar, or groups. So do past quotas.
+/// The text of a policy; `None` for one with a quota by the calendar or groups, now or in the past.
 pub fn write_policy(policy: &Policy, change: Change<'_>) -> Option<String> {
-    let is_plain = |policy: &Policy| {
-        let plain = |quota: &Quota| {
-            quota.algorithm() != Algorithm::SlidingLog && quota.calendar().is_none() && !quota.is_grouped()
-        };
-        policy.groups().is_none() && policy.quotas().iter().all(plain)
-    };
     if !is_plain(policy) || !change.others().all(is_plain) {
         return None;
     }
@@ -45,7 +40,19 @@ pub fn write_policy(policy: &Policy, change: Change<'_>) -> Option<String> {
     for PastPolicy { policy, at_us } in change.past() {
         let _ = write!(text, "\npast {at_us} {}", quotas(policy));
     }
+    let dropped = dropped_logs(policy, change);
+    if !dropped.is_empty() {
+        text.push_str("\nlogs");
+        for period_us in dropped {
+            let _ = write!(text, " {period_us}");
+        }
+    }
     (text.len() <= MAX_LENGTH).then_some(text)
+}
+
+fn is_plain(policy: &Policy) -> bool {
+    let plain = |quota: &Quota| quota.calendar().is_none() && !quota.is_grouped();
+    policy.groups().is_none() && policy.quotas().iter().all(plain)
 }
 
 fn quotas(policy: &Policy) -> String {
@@ -58,6 +65,8 @@ pub struct WirePolicy {
     pub policy: Policy,
     is_changed_now: bool,
     past: Vec<PastPolicy>,
+    /// The periods of the logs that only other quotas used, in the order of their keys.
+    pub dropped_logs: Vec<u64>,
 }
 
 impl WirePolicy {
@@ -74,7 +83,7 @@ impl WirePolicy {
         }
         let mut lines = text.split('\n');
         let policy = read_quotas(lines.next().unwrap_or_default())?;
-        let mut read = Self { policy, is_changed_now: false, past: Vec::new() };
+        let mut read = Self { policy, is_changed_now: false, past: Vec::new(), dropped_logs: Vec::new() };
         for line in lines {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
@@ -88,10 +97,28 @@ impl WirePolicy {
                     let at_us = read_number(at, MAX_US).ok_or_else(|| unknown(line))?;
                     read.past.push(PastPolicy { policy: read_quotas(quotas)?, at_us });
                 }
+                "logs" if read.dropped_logs.is_empty() => {
+                    let periods = read.read_dropped(rest).ok_or_else(|| unknown(line))?;
+                    read.dropped_logs = periods;
+                }
                 _ => return Err(unknown(line)),
             }
         }
         Ok(read)
+    }
+
+    /// Periods of logs, all of them different and none that of a quota of the policy: each is a key.
+    fn read_dropped(&self, text: &str) -> Option<Vec<u64>> {
+        let mut periods = Vec::new();
+        for text in text.split(' ') {
+            let period_us = read_number(text, MAX_PENALTY_US)?;
+            let is_known = self.policy.quotas().iter().any(|quota| log_period_us(quota) == Some(period_us));
+            if is_known || periods.contains(&period_us) || periods.len() == MAX_DROPPED {
+                return None;
+            }
+            periods.push(period_us);
+        }
+        Some(periods)
     }
 
     /// The other quotas under which states may have been written.
@@ -103,13 +130,11 @@ impl WirePolicy {
 fn read_quotas(text: &str) -> Result<Policy, Error> {
     let policy = Policy::parse("policy", text)?;
     // What was written can be read, and nothing else.
-    match write_policy(&policy, Change::NONE) {
-        Some(_) => Ok(policy),
-        None => Err(Error::invalid_argument(
-            "the policy has a sliding log or a quota by the calendar: allowed are all other quotas"
-                .to_owned(),
-        )),
+    if is_plain(&policy) {
+        return Ok(policy);
     }
+    let cause = "the policy has a quota by the calendar: allowed are all other quotas";
+    Err(Error::invalid_argument(cause.to_owned()))
 }
 
 fn read_penalty(text: &str) -> Option<Penalty> {
@@ -133,7 +158,7 @@ fn read_number(text: &str, most: u64) -> Option<u64> {
 
 fn unknown(line: &str) -> Error {
     Error::invalid_argument(format!(
-        "the policy has the line {}: allowed are one of penalty, one of now, and {MAX_PAST} of past",
+        "the policy has the line {}: allowed are one each of penalty, now and logs, and {MAX_PAST} of past",
         crate::error::excerpt(line)
     ))
 }
@@ -162,8 +187,30 @@ mod tests {
     }
 
     #[test]
+    fn logs_that_other_quotas_used_are_named() {
+        let written = policy("10/s sliding_log; 5/m sliding_log; 7/h");
+        let others =
+            [policy("1/m sliding_log; 2/10s sliding_log"), policy("3/h sliding_log; 9/10s sliding_log")];
+        let text = write_policy(&written, Change::Now(&others)).unwrap();
+        assert!(text.ends_with("\nnow\nlogs 10000000 3600000000"), "{text}");
+        let read = WirePolicy::read(&text).unwrap();
+        assert_eq!(read.dropped_logs, [10_000_000, 3_600_000_000]);
+        let past = others.map(|policy| PastPolicy { policy, at_us: 17 });
+        let text = write_policy(&written, Change::Past(&past)).unwrap();
+        assert_eq!(WirePolicy::read(&text).unwrap().dropped_logs, read.dropped_logs);
+        // Two keys of an entry are never the same.
+        for line in ["logs 60000000", "logs 5 5", "logs", "logs x", "logs 31622400000001", "logs 1\nlogs 2"] {
+            assert!(WirePolicy::read(&format!("10/m sliding_log\n{line}")).is_err(), "{line}");
+        }
+        let many =
+            |count| (1..=count).fold("5/s\nlogs".to_owned(), |text, period| format!("{text} {period}"));
+        assert!(WirePolicy::read(&many(MAX_DROPPED)).is_ok());
+        assert!(WirePolicy::read(&many(MAX_DROPPED + 1)).is_err());
+    }
+
+    #[test]
     fn policies_with_other_states_are_not_written() {
-        for quotas in ["5/s sliding_log", "5/month zone=UTC", "9/s; 5/day zone=Europe/Berlin"] {
+        for quotas in ["5/month zone=UTC", "9/s; 5/day zone=Europe/Berlin"] {
             assert_eq!(write_policy(&policy(quotas), Change::NONE), None, "{quotas}");
             assert!(WirePolicy::read(quotas).is_err(), "{quotas}");
             let past = [PastPolicy { policy: policy(quotas), at_us: 17 }];

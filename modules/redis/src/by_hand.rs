@@ -42,6 +42,11 @@ pub fn check(
             "concurrent requests are not checked but reserved, which takes a client of polylimit",
         ));
     }
+    if policy.keys_of_entry() > 1 {
+        return Err(Refusal::of(
+            "a sliding log has a key of its own, so that it takes a client of polylimit",
+        ));
+    }
     let cost = match cost {
         None => 1,
         Some(text) => number("the cost", text, 0, Quota::MAX_UNITS)?,

@@ -5,7 +5,8 @@
 //! ```
 //!
 //! `policy` is a text (`polylimit_rules::wire`). `call` and `holds` are the arguments of the scripts without those of a policy, and the
-//! reply is theirs (`core/store-redis/src/script/lua/main.lua`): a client writes and reads both in the same way. Each entry has one key.
+//! reply is theirs (`core/store-redis/src/script/lua/main.lua`): a client writes and reads both in the same way. Each entry has the keys that
+//! it has for the scripts: the main key, and those of logs.
 
 use polylimit_rules::codec::{Reader, Unreadable};
 use polylimit_rules::general::KeyOperation;
@@ -16,6 +17,7 @@ use polylimit_rules::transition::Operation;
 use polylimit_rules::units::MAX_US;
 
 use crate::keyspace::{Change, Effect, Found, Keyspace, Notice};
+use crate::logs::WithLogs;
 use crate::policies::Prepared;
 use crate::refusal::Refusal;
 
@@ -62,17 +64,18 @@ struct Entry {
 }
 
 impl<'a> Call<'a> {
-    /// Reads the arguments of a call with this number of keys. They are not trusted.
+    /// Reads the arguments of a call with this number of entries. They are not trusted.
     ///
     /// # Errors
     /// When they are not those of a call that the module can decide.
-    pub fn read(call: &'a [u8], holds: &[u8], keys: usize) -> Result<Self, Refusal> {
+    pub fn read(call: &'a [u8], holds: &[u8], entries: usize) -> Result<Self, Refusal> {
         let refused = || Refusal::of("the call is cut off, or has numbers out of their range");
         let (mut call, mut holds) = (Reader(call), Reader(holds));
-        let read = Self::read_head(&mut call, keys).ok_or_else(refused)?;
-        let mut entries = Vec::with_capacity(keys);
+        let read = Self::read_head(&mut call, entries).ok_or_else(refused)?;
+        let number = entries;
+        let mut entries = Vec::with_capacity(number);
         let (mut checks, mut read_holds) = (0, Vec::new());
-        for _ in 0..keys {
+        for _ in 0..number {
             let entry = if read.is_single { Entry::check(read.cost) } else { Entry::read(&mut call) };
             let entry = entry.ok_or_else(refused)?;
             checks += u32::from(entry.count);
@@ -100,16 +103,17 @@ impl<'a> Call<'a> {
         })
     }
 
-    fn read_head(call: &mut Reader<'a>, keys: usize) -> Option<Head<'a>> {
+    fn read_head(call: &mut Reader<'a>, number: usize) -> Option<Head<'a>> {
         let (nonce, deadline_us, format) = (call.bytes(6)?, call.number(7)?, call.byte()?);
         if format == 0 {
             let cost = call.number(5)?;
             let head = Head { nonce, deadline_us, now_us: None, is_manual: false, is_single: true, cost };
-            return (keys == 1).then_some(head);
+            return (number == 1).then_some(head);
         }
         let (now_us, flags, entries) = (call.number(7)?, call.byte()?, call.length(2)?);
         let now_us = (now_us != SERVER_CLOCK).then_some(now_us);
-        let is_valid = format == 1 && flags < 8 && entries == keys && now_us.is_none_or(|now| now <= MAX_US);
+        let is_valid =
+            format == 1 && flags < 8 && entries == number && now_us.is_none_or(|now| now <= MAX_US);
         is_valid.then_some(Head {
             nonce,
             deadline_us,
@@ -137,9 +141,51 @@ impl<'a> Call<'a> {
             put(reply, self.entries.len() as u64, 2);
             reply.extend(self.entries.iter().map(|_| GENERAL));
         }
-        for (key, entry) in self.entries.iter().enumerate() {
-            keys.update(key, &mut |found| self.decide_entry(policy, now_us, entry, found, reply));
+        let each = policy.keys_of_entry();
+        for (at, entry) in self.entries.iter().enumerate() {
+            if each == 1 {
+                keys.update(at, &mut |found| self.decide_entry(policy, now_us, entry, found, reply));
+            } else {
+                let together = at * each..(at + 1) * each;
+                keys.update_together(together, &mut |found| {
+                    self.decide_with_logs(policy, now_us, entry, found, reply)
+                });
+            }
         }
+    }
+
+    /// Decides an entry with logs, which are keys of their own.
+    fn decide_with_logs(
+        &self,
+        policy: &Prepared,
+        now_us: u64,
+        entry: &Entry,
+        found: &[Found<'_>],
+        reply: &mut Vec<u8>,
+    ) -> Vec<Effect> {
+        let Some(operation) = entry.operation else {
+            put_answer(reply, 0, FOUND_STATES, &[]);
+            policy.put_empty_views(reply);
+            let effect = |(at, found): (usize, &Found<'_>)| Effect {
+                change: if *found == Found::Nothing { Change::Nothing } else { Change::Delete },
+                notice: (at == 0).then_some(Notice::Released),
+            };
+            return found.iter().enumerate().map(effect).collect();
+        };
+        let Entry { cost, headroom, count, hold, .. } = *entry;
+        let hold = hold.and_then(|at| self.holds.get(at));
+        let request = KeyOperation { now_us, operation, cost, headroom, hold };
+        let Some(WithLogs { transition, views, logs }) =
+            policy.apply_with_logs(found, request, count, self.is_manual)
+        else {
+            put_answer(reply, 0, FOUND_FOREIGN, &[]);
+            policy.put_empty_views(reply);
+            return Vec::new();
+        };
+        put_answer(reply, transition.spent, code_of(transition.unreadable), &transition.before);
+        reply.extend_from_slice(&views);
+        let of_logs = logs.into_iter().map(|change| Effect { change, notice: None });
+        [transition.effect].into_iter().chain(of_logs).collect()
     }
 
     fn decide_entry(
@@ -167,12 +213,7 @@ impl<'a> Call<'a> {
         let hold = hold.and_then(|at| self.holds.get(at));
         let request = KeyOperation { now_us, operation, cost, headroom, hold };
         let transition = policy.apply(value, request, count, self.is_manual);
-        let found = match transition.unreadable {
-            None => FOUND_STATES,
-            Some(Unreadable::Malformed) => FOUND_MALFORMED,
-            Some(Unreadable::Newer) => FOUND_NEWER,
-        };
-        put_answer(reply, transition.spent, found, &transition.before);
+        put_answer(reply, transition.spent, code_of(transition.unreadable), &transition.before);
         transition.effect
     }
 }
@@ -181,6 +222,15 @@ const FOUND_STATES: u8 = 0;
 const FOUND_MALFORMED: u8 = 1;
 const FOUND_FOREIGN: u8 = 2;
 const FOUND_NEWER: u8 = 3;
+
+/// What was found, as a client reads it.
+fn code_of(unreadable: Option<Unreadable>) -> u8 {
+    match unreadable {
+        None => FOUND_STATES,
+        Some(Unreadable::Malformed) => FOUND_MALFORMED,
+        Some(Unreadable::Newer) => FOUND_NEWER,
+    }
+}
 
 /// Appends the answer of the general transition: the units spent, what was found, and the value from before.
 fn put_answer(reply: &mut Vec<u8>, spent: u64, found: u8, before: &[u8]) {

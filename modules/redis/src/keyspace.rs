@@ -1,5 +1,7 @@
 //! What the commands need of a server: values of keys, read and replaced one after the other.
 
+use std::ops::Range;
+
 use polylimit_rules::codec::Bytes;
 
 /// What a key has.
@@ -36,6 +38,8 @@ pub enum Change {
     Overwrite(Bytes),
     /// Another value.
     Set(Bytes, Expiry),
+    /// Bytes at a place of a long value, its end at most, of which what is before it stays. The value ends with them.
+    Write(usize, Bytes, Expiry),
 }
 
 /// What other processes have to know: their denial caches and leases follow a channel.
@@ -60,4 +64,7 @@ pub struct Effect {
 pub trait Keyspace {
     /// Reads a key of the command, by its place, and applies what follows from its value, at once.
     fn update(&mut self, key: usize, decide: &mut dyn FnMut(Found<'_>) -> Effect);
+
+    /// Reads several keys of the command, and then applies what follows from their values to each, in their order.
+    fn update_together(&mut self, keys: Range<usize>, decide: &mut dyn FnMut(&[Found<'_>]) -> Vec<Effect>);
 }

@@ -4,7 +4,7 @@
 //! Layers, from the bottom up; each uses only those before it:
 //!
 //! - `refusal`, `policies`: why a command is refused; the policies that commands name, prepared
-//! - `transition`: an operation on the value of a key
+//! - `transition`, `logs`: an operation on the value of a key, and on its logs
 //! - `keyspace`: what the commands need of a server
 //! - `call`, `by_hand`: the commands of polylimit's clients, and those that people type
 //! - `server`: the interface of modules; everything unsafe is there
@@ -14,6 +14,7 @@
 pub mod by_hand;
 pub mod call;
 pub mod keyspace;
+pub mod logs;
 pub mod policies;
 pub mod refusal;
 mod server;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use polylimit_rules::algorithm::{Rules, State};
+use polylimit_rules::codec::log::{log_period_us, suffix};
 use polylimit_rules::codec::{PolicyCodec, States};
 use polylimit_rules::policy::Policy;
 use polylimit_rules::transition::PolicyRules;
@@ -21,6 +22,10 @@ pub struct Prepared {
     pub(crate) policy: Policy,
     pub(crate) rules: PolicyRules,
     pub(crate) codec: PolicyCodec,
+    /// The places of the quotas whose states are logs.
+    pub(crate) logs: Box<[usize]>,
+    /// What the names of an entry's keys have after that of the main key: its logs, and those that are only deleted.
+    suffixes: Box<[Box<[u8]>]>,
 }
 
 impl Prepared {
@@ -34,7 +39,42 @@ impl Prepared {
         let text = std::str::from_utf8(text).map_err(|_| Refusal::of("the policy is not UTF-8"))?;
         let read = WirePolicy::read(text).map_err(Refusal::of)?;
         let codec = PolicyCodec::new(&read.policy, read.change());
-        Ok(Self { rules: PolicyRules::new(&read.policy), codec, policy: read.policy })
+        let quotas = read.policy.quotas().iter().enumerate();
+        let (logs, periods): (Vec<_>, Vec<_>) =
+            quotas.filter_map(|(place, quota)| Some((place, log_period_us(quota)?))).unzip();
+        let suffixes = periods.iter().chain(&read.dropped_logs).map(|period_us| suffix(*period_us)).collect();
+        let (rules, logs) = (PolicyRules::new(&read.policy), logs.into());
+        Ok(Self { rules, codec, logs, suffixes, policy: read.policy })
+    }
+
+    /// The number of keys of an entry: the main key, its logs, and those that other quotas used, which the next write deletes.
+    pub fn keys_of_entry(&self) -> usize {
+        1 + self.suffixes.len()
+    }
+
+    /// The number of entries that have these keys.
+    ///
+    /// # Errors
+    /// When a key is missing, or has another name than that which belongs to its main key. So no entry has a key twice.
+    pub fn entries<'a>(&self, keys: impl ExactSizeIterator<Item = &'a [u8]>) -> Result<usize, Refusal> {
+        let number = keys.len();
+        if self.suffixes.is_empty() {
+            return Ok(number);
+        }
+        let refused = || Refusal::of("the keys of an entry are its main key and its logs, in their order");
+        if !number.is_multiple_of(self.keys_of_entry()) {
+            return Err(refused());
+        }
+        let mut keys = keys;
+        while let Some(main) = keys.next() {
+            for suffix in &self.suffixes {
+                let key = keys.next().unwrap_or_default();
+                if key.strip_prefix(main) != Some(&**suffix) {
+                    return Err(refused());
+                }
+            }
+        }
+        Ok(number / self.keys_of_entry())
     }
 
     /// The states of a key that was never seen.
@@ -97,9 +137,27 @@ mod tests {
             policies.named(format!("{limit}/s").as_bytes()).unwrap();
             assert!(policies.known.len() <= MAX_POLICIES);
         }
-        for text in [&b"5/s sliding_log"[..], b"5/month", b"", b"\xFF", &vec![b'1'; MAX_LENGTH + 1]] {
+        for text in [&b"5/month"[..], b"", b"\xFF", &vec![b'1'; MAX_LENGTH + 1]] {
             assert!(policies.named(text).is_err());
         }
         assert!(policies.named(b"5/s").is_ok());
+    }
+
+    #[test]
+    fn entries_have_the_keys_of_their_logs() {
+        let mut policies = Policies::default();
+        let policy = policies.named(b"5/s sliding_log; 7/h; 9/m sliding_log\nlogs 1000").unwrap();
+        let entries = |keys: &[&str]| policy.entries(keys.iter().map(|key| key.as_bytes()));
+        let good = ["a", "a:log:1000000", "a:log:60000000", "a:log:1000"];
+        assert_eq!(policy.keys_of_entry(), good.len());
+        assert_eq!(entries(&good).unwrap(), 1);
+        let two = [good, ["b", "b:log:1000000", "b:log:60000000", "b:log:1000"]].concat();
+        assert_eq!(entries(&two).unwrap(), 2);
+        for wrong in
+            [&good[..3], &["a", "a", "a", "a"], &["a", "a:log:60000000", "a:log:1000000", "a:log:1000"]]
+        {
+            assert!(entries(wrong).is_err(), "{wrong:?}");
+        }
+        assert_eq!(policies.named(b"5/s").unwrap().entries([&b"a"[..], b"a"].into_iter()).unwrap(), 2);
     }
 }

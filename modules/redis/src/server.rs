@@ -12,11 +12,12 @@
 mod api;
 
 use std::ffi::{CStr, c_int};
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use api::{Api, Context, Text};
+use api::{Api, Context, OpenKey, Text};
 use polylimit_rules::units::MAX_US;
 use sha1::{Digest, Sha1};
 
@@ -28,7 +29,7 @@ use crate::refusal::Refusal;
 
 const NAME: &CStr = c"polylimit";
 /// What `POLYLIMIT.VERSION` replies: the number of the clients' protocol.
-const PROTOCOL: i64 = 1;
+const PROTOCOL: i64 = 2;
 
 /// What the commands keep.
 #[derive(Default)]
@@ -160,7 +161,8 @@ extern "C" fn decide(context: *mut Context, texts: *mut *mut Text, length: c_int
             invocation.required(3)?;
             let mut keys = Keys { invocation, first: 3 };
             let policy = session.policies.named(policy)?;
-            let call = Call::read(call, holds, invocation.texts.len() - 3)?;
+            let names = invocation.texts.iter().skip(3).map(|name| invocation.api.bytes(*name));
+            let call = Call::read(call, holds, policy.entries(names)?)?;
             call.decide(&policy, now_us(), &mut keys, &mut session.reply);
             invocation.api.reply_bytes(context, &session.reply);
             Ok(())
@@ -220,12 +222,45 @@ impl Keyspace for Keys<'_> {
     fn update(&mut self, key: usize, decide: &mut dyn FnMut(Found<'_>) -> Effect) {
         let Invocation { api, context, texts } = *self.invocation;
         let Some(name) = texts.get(self.first + key).copied() else { return };
-        let (Effect { change, notice }, part) = {
+        let (effect, part) = {
             let opened = api.open(context, name);
             let effect = decide(opened.found());
             let part = opened.apply(&effect.change);
             (effect, part)
         };
+        self.spread(name, effect, part);
+    }
+
+    fn update_together(&mut self, keys: Range<usize>, decide: &mut dyn FnMut(&[Found<'_>]) -> Vec<Effect>) {
+        let Invocation { api, context, texts } = *self.invocation;
+        let names = texts.get(self.first + keys.start..self.first + keys.end).unwrap_or_default();
+        let effects = {
+            // The server may give a string other bytes when they are read for the first time. So each key is opened after the bytes of those
+            // before it were read, in case that two names are the same, and none is changed before all are closed.
+            let open = |name: &*mut Text| {
+                let opened = api.open(context, *name);
+                opened.found();
+                opened
+            };
+            let opened: Vec<_> = names.iter().map(open).collect();
+            let found: Vec<_> = opened.iter().map(OpenKey::found).collect();
+            decide(&found)
+        };
+        for (name, effect) in names.iter().zip(effects) {
+            if effect == Effect::default() {
+                continue;
+            }
+            let part = api.open(context, *name).apply(&effect.change);
+            self.spread(*name, effect, part);
+        }
+    }
+}
+
+impl Keys<'_> {
+    /// Makes replicas, clients that watch or cache the key, and those that follow a channel, know of the effects on a key, of which a part was
+    /// overwritten.
+    fn spread(&self, name: *mut Text, Effect { change, notice }: Effect, part: Range<usize>) {
+        let Invocation { api, context, .. } = *self.invocation;
         if change != Change::Nothing {
             api.signal(context, name, &change);
         }
@@ -237,6 +272,12 @@ impl Keyspace for Keys<'_> {
             Change::Set(bytes, Expiry::Kept) => api.replicate_set(context, name, &bytes, Some(c"KEEPTTL")),
             Change::Set(bytes, Expiry::Never) => api.replicate_set(context, name, &bytes, None),
             Change::Set(bytes, Expiry::At(ms)) => api.replicate_set_until(context, name, &bytes, ms),
+            Change::Write(at, bytes, expiry) => {
+                api.replicate_overwrite(context, name, at, &bytes);
+                if let Expiry::At(ms) = expiry {
+                    api.replicate_expiry(context, name, ms);
+                }
+            }
         }
         if let Some(notice) = notice
             && let Some((channel, message)) = publication(api.bytes(name), notice)

@@ -37,21 +37,25 @@ impl Prepared {
         if let Some(transition) = self.apply_to_held(found, request, count, is_manual) {
             return transition;
         }
-        let mut spent = 0;
-        let mut is_written = false;
         let applied = |states: &mut States| {
-            // Entries of several checks are those of which a denial changes nothing, so that all after the first one are denied as well.
-            for _ in 0..count.max(1) {
-                let Applied { allowed, spent: units, written } = self.rules.apply_alone(states, request);
-                spent += units;
-                is_written |= written;
-                if !allowed {
-                    break;
-                }
-            }
-            (spent, is_written)
+            let Applied { spent, written, .. } = self.apply_checks(states, request, count);
+            (spent, written)
         };
         self.change(found, request, is_manual, applied)
+    }
+
+    /// Applies an operation, or as many equal checks, to states.
+    pub(crate) fn apply_checks(&self, states: &mut States, request: KeyOperation<'_>, count: u16) -> Applied {
+        let mut all = Applied { allowed: true, spent: 0, written: false };
+        // Entries of several checks are those of which a denial changes nothing, so that all after the first one are denied as well.
+        for _ in 0..count.max(1) {
+            let Applied { allowed, spent, written } = self.rules.apply_alone(states, request);
+            all = Applied { allowed, spent: all.spent + spent, written: all.written | written };
+            if !allowed {
+                break;
+            }
+        }
+        all
     }
 
     /// Applies an operation to a key with reservations by the numbers in front of them, where these suffice.
@@ -62,7 +66,7 @@ impl Prepared {
         count: u16,
         is_manual: bool,
     ) -> Option<Transition<'a>> {
-        let before = found.filter(|_| count == 1)?;
+        let before = found.filter(|_| count == 1 && self.logs.is_empty())?;
         let value = self.codec.cut(before).ok().filter(Value::has_reservations)?;
         let mut bytes = Bytes::new();
         let (spent, until_us) = self.codec.change_held(&self.rules, &value, request, &mut bytes)?;
@@ -89,7 +93,7 @@ impl Prepared {
     }
 
     /// Changes the states in a value by `apply`, which returns the units spent, and whether any state was written.
-    fn change<'a>(
+    pub(crate) fn change<'a>(
         &self,
         found: Option<&'a [u8]>,
         request: KeyOperation<'_>,
@@ -200,6 +204,10 @@ impl Prepared {
             return if is_there { Change::Delete } else { Change::Nothing };
         }
         let lives = is_there && until_us <= self.codec.lives_until_us(value);
+        if !self.logs.is_empty() && *bytes == *before && (is_manual || lives) {
+            // The operation has changed logs alone.
+            return Change::Nothing;
+        }
         if is_there && bytes.len() == before.len() && (is_manual || lives) {
             Change::Overwrite(bytes)
         } else if lives && !is_manual {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "a list that is not empty has an element")]
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use fastrand::Rng;
 use polylimit_redis::by_hand;
@@ -10,7 +11,7 @@ use polylimit_redis::keyspace::{Change, Effect, Found, Keyspace};
 use polylimit_redis::policies::Policies;
 use polylimit_rules::units::MAX_US;
 
-const POLICIES: [&str; 8] = [
+const POLICIES: [&str; 11] = [
     "10/s token_bucket",
     "1000000000000/366d token_bucket burst=1000000000000",
     "10/minute token_bucket step=5; 7/h",
@@ -19,7 +20,13 @@ const POLICIES: [&str; 8] = [
     "5/s\npenalty 2 1000000 60000000 3600000000 5000000",
     "999983/day token_bucket\npast 1790000000000000 10/day token_bucket\npast 1790000000000001 0/day token_bucket",
     "10/m token_bucket step=2; 0/s\nnow",
+    "5/s sliding_log",
+    "300/day sliding_log count_denied; 7/m; 0/h sliding_log; 1000000000000/h sliding_log excess=50%\nlogs 1000 5000000",
+    "3 concurrent; 20/m sliding_log\npenalty 2 1000000 60000000 3600000000 5000000\nlogs 9",
 ];
+
+/// The most keys of an entry, where most values are changed.
+const MOST_KEYS: usize = 6;
 
 /// The keys of a server, of which one has another type.
 #[derive(Default)]
@@ -28,14 +35,17 @@ struct Memory {
     foreign: Option<usize>,
 }
 
-impl Keyspace for Memory {
-    fn update(&mut self, key: usize, decide: &mut dyn FnMut(Found<'_>) -> Effect) {
-        let found = match self.values.get(&key) {
+impl Memory {
+    fn found(&self, key: usize) -> Found<'_> {
+        match self.values.get(&key) {
             _ if self.foreign == Some(key) => Found::Foreign,
             Some(value) => Found::String(value),
             None => Found::Nothing,
-        };
-        match decide(found).change {
+        }
+    }
+
+    fn apply(&mut self, key: usize, change: Change) {
+        match change {
             Change::Nothing => {}
             Change::Delete => drop(self.values.remove(&key)),
             Change::Overwrite(bytes) => {
@@ -43,6 +53,29 @@ impl Keyspace for Memory {
                 self.values.insert(key, bytes.into_vec());
             }
             Change::Set(bytes, _) => drop(self.values.insert(key, bytes.into_vec())),
+            Change::Write(at, bytes, _) => {
+                let value = self.values.get_mut(&key).unwrap();
+                assert!(at <= value.len());
+                value.resize(value.len().max(at + bytes.len()), 0);
+                value[at..at + bytes.len()].copy_from_slice(&bytes);
+            }
+        }
+    }
+}
+
+impl Keyspace for Memory {
+    fn update(&mut self, key: usize, decide: &mut dyn FnMut(Found<'_>) -> Effect) {
+        let change = decide(self.found(key)).change;
+        self.apply(key, change);
+    }
+
+    fn update_together(&mut self, keys: Range<usize>, decide: &mut dyn FnMut(&[Found<'_>]) -> Vec<Effect>) {
+        let found: Vec<_> = keys.clone().map(|key| self.found(key)).collect();
+        let effects = decide(&found);
+        // Nothing happens, or something to each.
+        assert!(effects.is_empty() || effects.len() == found.len());
+        for (key, Effect { change, .. }) in keys.zip(effects) {
+            self.apply(key, change);
         }
     }
 }
@@ -108,17 +141,18 @@ fn calls_of_any_bytes_are_decided_or_refused() {
     let mut memory = Memory::default();
     for _ in 0..30_000 {
         if random.u8(..20) == 0 {
-            memory = Memory { foreign: random.bool().then(|| random.usize(..4)), ..Memory::default() };
+            memory =
+                Memory { foreign: random.bool().then(|| random.usize(..MOST_KEYS)), ..Memory::default() };
         }
-        let keys = random.usize(1..=4);
+        let entries = random.usize(1..=4);
         let mut text = random.choice(POLICIES).unwrap().as_bytes().to_vec();
-        let (mut call, mut holds) = call(&mut random, keys);
+        let (mut call, mut holds) = call(&mut random, entries);
         match random.u8(..8) {
             0 => change(&mut random, &mut text),
             1 => change(&mut random, &mut call),
             2 => change(&mut random, &mut holds),
             3 => {
-                let key = random.usize(..4);
+                let key = random.usize(..MOST_KEYS);
                 let mut value = memory.values.remove(&key).unwrap_or_else(|| bytes(&mut random, 80));
                 change(&mut random, &mut value);
                 memory.values.insert(key, value);
@@ -130,7 +164,7 @@ fn calls_of_any_bytes_are_decided_or_refused() {
             refused += 1;
             continue;
         };
-        let Ok(call) = Call::read(&call, &holds, keys) else {
+        let Ok(call) = Call::read(&call, &holds, entries) else {
             refused += 1;
             continue;
         };

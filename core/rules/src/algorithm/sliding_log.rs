@@ -42,13 +42,15 @@ pub struct State {
     entries: VecDeque<Entry>,
     /// The running total before the first entry.
     before: u64,
+    /// Whether an operation has written it, which a store needs to know that reads and writes only a part of it.
+    is_written: bool,
 }
 
 impl State {
     /// A log of entries in order of time: each has its time and the running total up to and including it, from 0.
     pub fn of_parts(entries: impl IntoIterator<Item = (u64, u64)>) -> Self {
         let entries = entries.into_iter().map(|(at_us, total)| Entry { at_us, total });
-        Self { entries: entries.collect(), before: 0 }
+        Self { entries: entries.collect(), before: 0, is_written: false }
     }
 
     /// The running total before the first entry, and the entries: each with its time and the total up to and including
@@ -61,6 +63,16 @@ impl State {
 
     pub(crate) fn holds_nothing(&self) -> bool {
         self.entries.is_empty()
+    }
+
+    /// Whether an operation has written it since it was made of its [parts](Self::of_parts).
+    pub(crate) const fn is_written(&self) -> bool {
+        self.is_written
+    }
+
+    /// The units of all entries.
+    pub(crate) fn units(&self) -> u64 {
+        self.entries.back().map_or(0, |newest| newest.total.wrapping_sub(self.before))
     }
 }
 
@@ -97,6 +109,7 @@ impl SlidingLog {
     /// Brings the state to `now_us`: removes expired entries, and moves entries that are ahead of the clock back to it.
     fn bring(&self, state: &mut State, now_us: u64) -> View {
         let view = self.view(state, now_us);
+        state.is_written = true;
         state.entries.drain(..view.first);
         state.before = view.before;
         let newest = state.entries.back().copied();

@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use smallvec::SmallVec;
 
+use super::log::log_period_us;
 use super::record::{
     Bytes, COMMITS, Form, RESERVATIONS, Reader, Record, Tag, put, read_blocks, read_reservations,
     write_blocks, write_reservations,
@@ -142,6 +143,8 @@ impl PolicyCodec {
             match record {
                 Record::OfQuota(form, tag, _) => {
                     let of_tag = self.quotas.iter().position(|quota| quota.tag == tag);
+                    // A log has a key of its own.
+                    let of_tag = of_tag.filter(|at| log_period_us(&self.policy.quotas()[*at]).is_none());
                     if let Some(place) = of_tag.filter(|at| value.quotas[*at].is_none()) {
                         value.quotas[place] = Some((form, whole));
                     }

@@ -17,7 +17,7 @@ use smallvec::SmallVec;
 
 use super::arguments::{GROUPS, algorithm_number, has_state, numbers_at, policy_arguments};
 use super::fast_path::{self, FastPath, RequestPath, Template};
-use polylimit_rules::codec::PolicyCodec;
+use polylimit_rules::codec::{PolicyCodec, log};
 use polylimit_rules::general::KeyOperation;
 use polylimit_rules::history::Change;
 use polylimit_rules::policy::Policy;
@@ -172,18 +172,12 @@ const ARE_PLAIN: u8 = 8;
 impl PolicyCall {
     /// Prepares a policy. `change` has the other quotas of it that this process knows.
     pub(crate) fn new(policy: &Policy, change: Change<'_>) -> Self {
-        let mut suffixes = suffixes(policy);
-        let used = suffixes.len();
         // The next write deletes the keys that only other quotas used.
-        for other in change.others() {
-            for suffix in self::suffixes(other) {
-                if !suffixes.contains(&suffix) {
-                    suffixes.push(suffix);
-                }
-            }
-        }
-        suffixes.truncate(used + usize::from(u8::MAX));
-        let dropped = u8::try_from(suffixes.len() - used).unwrap_or(u8::MAX);
+        let dropped_logs = log::dropped_logs(policy, change);
+        let logs = policy.quotas().iter().filter_map(log::log_period_us).chain(dropped_logs.iter().copied());
+        // The main key is there for the reservations in any case.
+        let suffixes = [Box::default()].into_iter().chain(logs.map(log::suffix)).collect();
+        let dropped = u8::try_from(dropped_logs.len()).unwrap_or(u8::MAX);
         let fast_path = if dropped == 0 { FastPath::of(policy) } else { FastPath::default() };
         let (fast_path_arguments, in_fast_path) = fast_path.arguments_of(policy);
         let rates = policy.quotas().iter().filter(|quota| quota.algorithm().is_rate()).enumerate();
@@ -205,7 +199,7 @@ impl PolicyCall {
             fast_path,
             policy_arguments: policy_arguments(policy, change, dropped),
             of_module: wire::write_policy(policy, change).map(Box::from),
-            suffixes: suffixes.into(),
+            suffixes,
             counts_denied: policy.penalty().is_some()
                 || policy.groups().is_some()
                 || policy.quotas().iter().any(Quota::count_denied),
@@ -259,7 +253,7 @@ impl PolicyCall {
             put_header(&mut command.bufmut_for_next_arg(0), header, entries);
             put_holds(&mut command.bufmut_for_next_arg(0), entries);
             for entry in entries {
-                command.arg(entry.key);
+                put_keys(command, self, entry.key);
             }
             return command.write_packed_command(out);
         }
@@ -390,15 +384,6 @@ impl fmt::Debug for CommandBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("CommandBuffer")
     }
-}
-
-/// The suffixes of the keys of a policy, in their order.
-fn suffixes(policy: &Policy) -> Vec<Box<[u8]>> {
-    let is_log = |quota: &&Quota| quota.algorithm() == Algorithm::SlidingLog;
-    let logs = policy.quotas().iter().filter(is_log);
-    let logs = logs.map(|quota| format!(":log:{}", quota.period_us()).into_bytes().into());
-    // The main key is there for the reservations in any case.
-    [Box::default()].into_iter().chain(logs).collect()
 }
 
 /// Whether the call is one check by the server's clock, as most calls are.

@@ -468,7 +468,7 @@ pub(crate) const MODULE_VERSION: &str = "POLYLIMIT.VERSION";
 /// After this many connections in a row that ended at the question for the module, no server is asked any more.
 const MAX_ENDED_BY_MODULE: u8 = 2;
 /// The protocol of this version.
-pub(crate) const MODULE_PROTOCOL: u64 = 1;
+pub(crate) const MODULE_PROTOCOL: u64 = 2;
 
 const PROTOCOL: Failure = Failure::not_applied(Degradation::Protocol);
 

@@ -204,7 +204,7 @@ impl Api {
     pub(super) fn signal(&self, context: *mut Context, name: *mut Text, change: &Change) {
         let (kind, event) = match change {
             Change::Delete => (EVENTS_GENERIC, c"del"),
-            Change::Overwrite(_) => (EVENTS_STRING, c"setrange"),
+            Change::Overwrite(_) | Change::Write(..) => (EVENTS_STRING, c"setrange"),
             Change::Nothing | Change::Set(..) => (EVENTS_STRING, c"set"),
         };
         // SAFETY: as for `Api`.
@@ -230,6 +230,12 @@ impl Api {
             (c"SETRANGE".as_ptr(), c"slb".as_ptr(), c_longlong::try_from(from).unwrap_or(0));
         // SAFETY: as above.
         unsafe { (self.0.replicate)(context, command, format, key, from, value.as_ptr(), value.len()) };
+    }
+
+    pub(super) fn replicate_expiry(&self, context: *mut Context, key: *mut Text, until_ms: u64) {
+        let (command, until_ms) = (c"PEXPIREAT".as_ptr(), milliseconds(until_ms));
+        // SAFETY: as above.
+        unsafe { (self.0.replicate)(context, command, c"sl".as_ptr(), key, until_ms) };
     }
 
     pub(super) fn replicate_set(
@@ -332,6 +338,12 @@ impl OpenKey<'_> {
             }
             Change::Overwrite(bytes) => (bytes, Expiry::Kept),
             Change::Set(bytes, expiry) => (bytes, *expiry),
+            Change::Write(at, bytes, expiry) => {
+                if self.write(*at, bytes) {
+                    self.set_expiry(*expiry);
+                }
+                return 0..0;
+            }
         };
         let mut length = 0;
         // SAFETY: the key is open. The server's string gets the length of the bytes before they are copied, and its pointer is valid until the next
@@ -347,13 +359,41 @@ impl OpenKey<'_> {
             let place = std::slice::from_raw_parts_mut(place.cast::<u8>(), length);
             let part = if matches!(change, Change::Overwrite(_)) { changed(place, bytes) } else { 0..length };
             place[part.clone()].copy_from_slice(&bytes[part.clone()]);
-            match expiry {
-                Expiry::Kept => {}
-                Expiry::Never => drop((self.api.0.set_expiry)(self.key, NO_EXPIRY)),
-                Expiry::At(ms) => drop((self.api.0.set_expiry)(self.key, milliseconds(ms))),
-            }
+            self.set_expiry(expiry);
             part
         }
+    }
+
+    /// Writes bytes at a place of the value, which becomes longer where they end after it. Returns whether it did.
+    fn write(&self, at: usize, bytes: &[u8]) -> bool {
+        let (mut length, end) = (0, at.saturating_add(bytes.len()));
+        // SAFETY: the key is open. The server's string gets the length that it needs before the bytes are copied, and its pointer is valid until
+        // the next call.
+        unsafe {
+            if (self.api.0.key_type)(self.key) != TYPE_STRING {
+                return false;
+            }
+            (self.api.0.access)(self.key, &raw mut length, READ);
+            if at > length || end > length && (self.api.0.resize)(self.key, end) != OK {
+                return false;
+            }
+            let place = (self.api.0.access)(self.key, &raw mut length, WRITE);
+            if place.is_null() || length < end {
+                return false;
+            }
+            std::slice::from_raw_parts_mut(place.cast::<u8>(), length)[at..end].copy_from_slice(bytes);
+        }
+        true
+    }
+
+    fn set_expiry(&self, expiry: Expiry) {
+        let until_ms = match expiry {
+            Expiry::Kept => return,
+            Expiry::Never => NO_EXPIRY,
+            Expiry::At(ms) => milliseconds(ms),
+        };
+        // SAFETY: the key is open.
+        unsafe { (self.api.0.set_expiry)(self.key, until_ms) };
     }
 }
 

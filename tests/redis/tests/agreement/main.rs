@@ -15,6 +15,7 @@ mod edge_cases;
 mod effective_quotas;
 mod generators;
 mod leases;
+mod logs;
 mod policies;
 mod requests;
 mod scripts;

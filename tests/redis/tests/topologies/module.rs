@@ -14,6 +14,7 @@ use polylimit_test_servers::{Cluster, Dataset, Kind, Server, module, until};
 use super::support::{limiter, runtime, shared};
 
 const QUOTAS: &str = "1_000_000/day fixed_window; 2_000_000/day token_bucket; 3_000_000/day";
+const LOGS: &str = "1_000_000/day sliding_log; 2_000_000/day token_bucket; 3_000_000/h sliding_log";
 const BOUND: Duration = Duration::from_secs(20);
 
 /// A limiter that does not wait for less than a busy machine needs.
@@ -86,12 +87,16 @@ fn module_decides_on_servers_that_have_it() {
         let findings = runtime().block_on(limiter.admin().doctor()).unwrap();
         let found = findings.iter().find(|finding| finding.subject == "module").unwrap();
         assert_eq!(found.severity, Severity::Fine, "{found}");
+        let logs = patient(&with(&server.url(), "prefix=logs"), LOGS);
+        operate(&logs);
+        let stats = logs.stats();
+        assert_eq!((stats.module_calls, stats.scripts_sent), (stats.calls, 0), "{kind:?} {stats:?}");
         // What the module does not decide, and a limiter that must not use it.
-        let logs = patient(&server.url(), "5/day sliding_log");
+        let calendar = patient(&server.url(), "5/month");
         let forbidden = patient(&with(&server.url(), "module=false"), QUOTAS);
-        check_many(&logs, "logged", 1);
+        check_many(&calendar, "month", 1);
         assert_eq!(spent(&forbidden, "checked"), 40);
-        assert_eq!((logs.stats().module_calls, forbidden.stats().module_calls), (0, 0));
+        assert_eq!((calendar.stats().module_calls, forbidden.stats().module_calls), (0, 0));
     }
 }
 
@@ -155,14 +160,21 @@ fn replica_without_the_module_and_append_only_file_have_the_same_keys() {
     until("the replica follows", BOUND, || (replica.info("master_link_status") == "up").then_some(()));
     let limiter = patient(&primary.url(), QUOTAS);
     operate(&limiter);
+    let logs = patient(&with(&primary.url(), "prefix=logs"), LOGS);
+    operate(&logs);
+    // A log of more than 4 KiB is written in part.
+    for _ in 0..450 {
+        check_many(&logs, "checked", 1);
+    }
     let written = contents(&primary);
-    assert!(written.len() >= 5 && written.iter().all(|(.., until)| *until > 0), "{written:?}");
+    assert!(written.len() >= 15 && written.iter().all(|(.., until)| *until > 0), "{written:?}");
     until("the replica has everything", BOUND, || (contents(&replica) == written).then_some(()));
     // Without the module, and as primary.
     replica.command(&["REPLICAOF", "NO", "ONE"]);
     let promoted = patient(&replica.url(), QUOTAS);
     check_many(&promoted, "checked", 2);
     assert_eq!((spent(&promoted, "checked"), promoted.stats().module_calls), (42, 0));
+    assert_eq!(spent(&patient(&with(&replica.url(), "prefix=logs"), LOGS), "checked"), 490);
     assert!(!promoted.blocking().check("blocked").unwrap().allowed());
     // From the file, with the module again.
     primary.kill();
@@ -178,6 +190,13 @@ fn full_memory_wrong_types_and_foreign_values_are_handled_as_by_scripts() {
     let limiters =
         [true, false].map(|module| patient(&with(&server.url(), &format!("module={module}")), QUOTAS));
     server.command(&["RPUSH", "polylimit:1:p:{list}", "x"]);
+    server.command(&["RPUSH", "polylimit:1:p:{logged}:log:86400000000", "x"]);
+    for module in [true, false] {
+        let logs = patient(&with(&server.url(), &format!("module={module}")), LOGS);
+        let decision = logs.blocking().check("logged").unwrap();
+        assert_eq!(decision.degraded(), Some(Degradation::WrongType), "{decision:?}");
+        assert_eq!(server.query::<Vec<String>>(&["KEYS", "*logged*"]).len(), 1);
+    }
     for limiter in &limiters {
         let decision = limiter.blocking().check("list").unwrap();
         assert_eq!(decision.degraded(), Some(Degradation::WrongType), "{decision:?}");
@@ -311,7 +330,9 @@ fn arguments_by_hand_are_checked() {
         (&["POLYLIMIT.CHECK", "5/day", "text"], "none of polylimit's"),
         (&["POLYLIMIT.CHECK", "5/day", "key", "-1"], "the cost is \"-1\": allowed are 0 to 1000000000000"),
         (&["POLYLIMIT.CHECK", "5/days and nights", "key"], "quota"),
-        (&["POLYLIMIT.CHECK", "5/day sliding_log", "key"], "sliding log"),
+        (&["POLYLIMIT.CHECK", "5/day sliding_log", "key"], "key of its own"),
+        (&["POLYLIMIT.DECIDE", "5/day sliding_log", "call", "", "key", "other"], "main key and its logs"),
+        (&["POLYLIMIT.DECIDE", "5/day sliding_log", "call", "", "key"], "main key and its logs"),
         (&["POLYLIMIT.CHECK", "5 concurrent", "key"], "reserved"),
         (&["POLYLIMIT.CHECK", "5/day\nnow", "key"], "several lines"),
         (&["POLYLIMIT.CHECK", "5/day", "key", "1", "2"], "allowed are POLYLIMIT.CHECK"),
