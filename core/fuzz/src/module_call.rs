@@ -8,13 +8,14 @@ use polylimit_redis::keyspace::{Change, Effect, Found, Keyspace};
 use polylimit_redis::policies::Policies;
 
 const NOW_US: u64 = 1_790_000_000_000_000;
-const POLICIES: [&str; 8] = [
+const POLICIES: [&str; 9] = [
     "10/s token_bucket",
     "1000000000000/366d token_bucket burst=1000000000000; 7/h",
     "10/minute token_bucket step=5; 5/m fixed_window aligned count_denied",
     "3 concurrent; 20/m token_bucket",
     "9/day leaky_bucket\npenalty 2 1000000 60000000 3600000000 5000000",
     "10/m token_bucket step=2; 0/s\nnow",
+    "5/month; 9/h count_denied\nwindow 1788220800000000 1790812800000000",
     "5/s sliding_log",
     "300/day sliding_log count_denied; 3 concurrent; 1000000000000/h sliding_log\nlogs 1000",
 ];

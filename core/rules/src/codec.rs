@@ -33,6 +33,8 @@ pub(crate) mod record;
 mod tests;
 pub mod value;
 
+use std::ops::Range;
+
 use smallvec::{SmallVec, smallvec};
 
 use crate::algorithm::token_bucket::{self, Parts};
@@ -82,6 +84,8 @@ struct QuotaCodec {
     past: Box<[PastNumbers]>,
     /// Whether all records of a bucket are short.
     is_short: bool,
+    /// The window by the calendar in which all decisions are, where that is known.
+    window_us: Option<Range<u64>>,
 }
 
 impl PolicyCodec {
@@ -92,9 +96,19 @@ impl PolicyCodec {
             tag: Tag::of(quota),
             past: past_of(quota, change.past()),
             is_short: quota.algorithm().is_bucket() && quota.limit() > 0 && is_short(quota),
+            window_us: None,
         });
         let is_changed_now = matches!(change, Change::Now(_));
         Self { policy: policy.clone(), quotas: quotas.collect(), is_changed_now }
+    }
+
+    /// Sets the windows of the quotas by the calendar, in their order, which say how long keys live.
+    pub fn set_windows(&mut self, windows_us: &[Range<u64>]) {
+        let quotas = self.policy.quotas().iter().zip(&mut self.quotas);
+        let by_calendar = quotas.filter(|(quota, _)| quota.calendar().is_some());
+        for ((_, codec), window_us) in by_calendar.zip(windows_us) {
+            codec.window_us = Some(window_us.clone());
+        }
     }
 
     fn each(&self) -> impl Iterator<Item = (&Quota, &QuotaCodec)> {

@@ -2,6 +2,9 @@
 //!
 //! It runs where the states are, atomically. [`crate::explanation`] explains its result.
 
+use std::ops::Range;
+
+use crate::algorithm::fixed_window::FixedWindow;
 use crate::algorithm::{QuotaRules, Rules, State};
 use crate::groups::Groups;
 use crate::penalty::Penalty;
@@ -94,6 +97,17 @@ impl PolicyRules {
             slots: concurrency.map(Quota::limit),
             penalty: policy.penalty().copied(),
             groups: policy.groups().cloned(),
+        }
+    }
+
+    /// Sets the windows of a policy's quotas by the calendar, in their order: every decision has to be in them.
+    pub fn set_windows(&mut self, policy: &Policy, windows_us: &[Range<u64>]) {
+        let quotas = policy.quotas().iter().zip(&mut self.quotas);
+        let by_calendar = quotas.filter(|(quota, _)| quota.calendar().is_some());
+        for ((quota, numbers), window_us) in by_calendar.zip(windows_us) {
+            if let QuotaRules::FixedWindow(rules) = &mut numbers.rules {
+                *rules = FixedWindow::within(quota, window_us.clone());
+            }
         }
     }
 

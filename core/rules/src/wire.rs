@@ -6,9 +6,11 @@
 //! now                                          each key has its own quotas, so that a state under others was changed just now
 //! past 1790000000000000 5/second               quotas that were superseded, and when, oldest first
 //! logs 60000000 1000000                        the periods of logs that only other quotas used: the next write deletes them
+//! window 1788220800000000 1790812800000000     for each quota by the calendar, in their order: the window in which the call has to be
 //! ```
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use crate::codec::log::{MAX_DROPPED, dropped_logs, log_period_us};
 use crate::error::Error;
@@ -25,7 +27,7 @@ const MAX_PAST: usize = 8;
 /// The longest time of a penalty, and the longest period.
 const MAX_PENALTY_US: u64 = 366 * 86_400_000_000;
 
-/// The text of a policy; `None` for one with a quota by the calendar or groups, now or in the past.
+/// The text of a policy; `None` for one with groups, now or in the past. A quota by the calendar also needs its [window](write_window).
 pub fn write_policy(policy: &Policy, change: Change<'_>) -> Option<String> {
     if !is_plain(policy) || !change.others().all(is_plain) {
         return None;
@@ -50,9 +52,13 @@ pub fn write_policy(policy: &Policy, change: Change<'_>) -> Option<String> {
     (text.len() <= MAX_LENGTH).then_some(text)
 }
 
+/// Appends the window of the next quota by the calendar to a text.
+pub fn write_window(text: &mut String, window_us: &Range<u64>) {
+    let _ = write!(text, "\nwindow {} {}", window_us.start, window_us.end);
+}
+
 fn is_plain(policy: &Policy) -> bool {
-    let plain = |quota: &Quota| quota.calendar().is_none() && !quota.is_grouped();
-    policy.groups().is_none() && policy.quotas().iter().all(plain)
+    policy.groups().is_none() && !policy.quotas().iter().any(Quota::is_grouped)
 }
 
 fn quotas(policy: &Policy) -> String {
@@ -67,6 +73,8 @@ pub struct WirePolicy {
     past: Vec<PastPolicy>,
     /// The periods of the logs that only other quotas used, in the order of their keys.
     pub dropped_logs: Vec<u64>,
+    /// The windows of the quotas by the calendar: all of them, or none.
+    pub windows_us: Vec<Range<u64>>,
 }
 
 impl WirePolicy {
@@ -83,7 +91,13 @@ impl WirePolicy {
         }
         let mut lines = text.split('\n');
         let policy = read_quotas(lines.next().unwrap_or_default())?;
-        let mut read = Self { policy, is_changed_now: false, past: Vec::new(), dropped_logs: Vec::new() };
+        let mut read = Self {
+            policy,
+            is_changed_now: false,
+            past: Vec::new(),
+            dropped_logs: Vec::new(),
+            windows_us: Vec::new(),
+        };
         for line in lines {
             let (word, rest) = line.split_once(' ').unwrap_or((line, ""));
             match word {
@@ -101,8 +115,16 @@ impl WirePolicy {
                     let periods = read.read_dropped(rest).ok_or_else(|| unknown(line))?;
                     read.dropped_logs = periods;
                 }
+                "window" => read.windows_us.push(read_window(rest).ok_or_else(|| unknown(line))?),
                 _ => return Err(unknown(line)),
             }
+        }
+        let by_calendar = read.policy.quotas().iter().filter(|quota| quota.calendar().is_some()).count();
+        if !read.windows_us.is_empty() && read.windows_us.len() != by_calendar {
+            return Err(Error::invalid_argument(format!(
+                "the policy has {} windows: allowed are as many as quotas by the calendar, which are {by_calendar}",
+                read.windows_us.len()
+            )));
         }
         Ok(read)
     }
@@ -133,8 +155,14 @@ fn read_quotas(text: &str) -> Result<Policy, Error> {
     if is_plain(&policy) {
         return Ok(policy);
     }
-    let cause = "the policy has a quota by the calendar: allowed are all other quotas";
-    Err(Error::invalid_argument(cause.to_owned()))
+    Err(Error::invalid_argument("the policy has groups: allowed are policies without any".to_owned()))
+}
+
+fn read_window(text: &str) -> Option<Range<u64>> {
+    let (start, end) = text.split_once(' ')?;
+    // The last window ends after the last time that a clock can show.
+    let window_us = read_number(start, MAX_US)?..read_number(end, 2 * MAX_US)?;
+    (!window_us.is_empty()).then_some(window_us)
 }
 
 fn read_penalty(text: &str) -> Option<Penalty> {
@@ -158,7 +186,7 @@ fn read_number(text: &str, most: u64) -> Option<u64> {
 
 fn unknown(line: &str) -> Error {
     Error::invalid_argument(format!(
-        "the policy has the line {}: allowed are one each of penalty, now and logs, and {MAX_PAST} of past",
+        "the policy has the line {}: allowed are one each of penalty, now and logs, {MAX_PAST} of past, and windows",
         crate::error::excerpt(line)
     ))
 }
@@ -209,13 +237,21 @@ mod tests {
     }
 
     #[test]
-    fn policies_with_other_states_are_not_written() {
-        for quotas in ["5/month zone=UTC", "9/s; 5/day zone=Europe/Berlin"] {
-            assert_eq!(write_policy(&policy(quotas), Change::NONE), None, "{quotas}");
-            assert!(WirePolicy::read(quotas).is_err(), "{quotas}");
-            let past = [PastPolicy { policy: policy(quotas), at_us: 17 }];
-            assert_eq!(write_policy(&policy("5/s"), Change::Past(&past)), None, "{quotas}");
+    fn quotas_by_the_calendar_have_all_of_their_windows_or_none() {
+        let written = policy("5/month; 9/s; 5/day zone=Europe/Berlin");
+        let mut text = write_policy(&written, Change::NONE).unwrap();
+        assert!(WirePolicy::read(&text).unwrap().windows_us.is_empty());
+        write_window(&mut text, &(1..5));
+        assert!(WirePolicy::read(&text).is_err());
+        write_window(&mut text, &(2..MAX_US + 9));
+        let read = WirePolicy::read(&text).unwrap();
+        assert_eq!(read.policy.quotas(), written.quotas());
+        assert_eq!(read.windows_us, [1..5, 2..MAX_US + 9]);
+        for line in ["window 1 2", "window 5", "window 5 5", "window 5 4", "window -1 4", "window 1 9 9"] {
+            assert!(WirePolicy::read(&format!("{text}\n{line}")).is_err(), "{line}");
+            assert!(WirePolicy::read(&format!("5/month\n{line}")).is_err() || line == "window 1 2", "{line}");
         }
+        assert!(WirePolicy::read("5/s\nwindow 1 2").is_err());
     }
 
     #[test]

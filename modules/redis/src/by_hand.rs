@@ -42,6 +42,8 @@ pub fn check(
             "concurrent requests are not checked but reserved, which takes a client of polylimit",
         ));
     }
+    let policy =
+        if policy.lacks_windows() { policies.named(&policy.with_windows(quotas, now_us))? } else { policy };
     if policy.keys_of_entry() > 1 {
         return Err(Refusal::of(
             "a sliding log has a key of its own, so that it takes a client of polylimit",

@@ -33,6 +33,7 @@ const SERVER_CLOCK: u64 = (1 << 56) - 1;
 const IS_ESTIMATE: u8 = 4;
 /// The statuses of replies.
 const LATE: u8 = 1;
+const ELSEWHERE: u8 = 5;
 const SEVERAL: u8 = 0;
 const SINGLE: u8 = 16;
 /// The answer of the general transition.
@@ -134,6 +135,10 @@ impl<'a> Call<'a> {
         }
         let now_us = self.now_us.unwrap_or(server_us);
         put(reply, now_us, 7);
+        if !policy.is_in_windows(now_us) {
+            reply.push(ELSEWHERE);
+            return;
+        }
         if self.entries.len() == 1 {
             reply.push(SINGLE + GENERAL);
         } else {

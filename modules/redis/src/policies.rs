@@ -1,6 +1,7 @@
 //! The policies that commands name by their text, prepared for decisions.
 
 use std::collections::HashMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
@@ -8,8 +9,9 @@ use polylimit_rules::algorithm::{Rules, State};
 use polylimit_rules::codec::log::{log_period_us, suffix};
 use polylimit_rules::codec::{PolicyCodec, States};
 use polylimit_rules::policy::Policy;
+use polylimit_rules::quota::Quota;
 use polylimit_rules::transition::PolicyRules;
-use polylimit_rules::wire::{MAX_LENGTH, WirePolicy};
+use polylimit_rules::wire::{MAX_LENGTH, WirePolicy, write_window};
 
 use crate::refusal::Refusal;
 
@@ -26,6 +28,8 @@ pub struct Prepared {
     pub(crate) logs: Box<[usize]>,
     /// What the names of an entry's keys have after that of the main key: its logs, and those that are only deleted.
     suffixes: Box<[Box<[u8]>]>,
+    /// The windows of its quotas by the calendar.
+    windows_us: Box<[Range<u64>]>,
 }
 
 impl Prepared {
@@ -38,13 +42,35 @@ impl Prepared {
         }
         let text = std::str::from_utf8(text).map_err(|_| Refusal::of("the policy is not UTF-8"))?;
         let read = WirePolicy::read(text).map_err(Refusal::of)?;
-        let codec = PolicyCodec::new(&read.policy, read.change());
+        let mut codec = PolicyCodec::new(&read.policy, read.change());
+        codec.set_windows(&read.windows_us);
         let quotas = read.policy.quotas().iter().enumerate();
         let (logs, periods): (Vec<_>, Vec<_>) =
             quotas.filter_map(|(place, quota)| Some((place, log_period_us(quota)?))).unzip();
         let suffixes = periods.iter().chain(&read.dropped_logs).map(|period_us| suffix(*period_us)).collect();
-        let (rules, logs) = (PolicyRules::new(&read.policy), logs.into());
-        Ok(Self { rules, codec, logs, suffixes, policy: read.policy })
+        let mut rules = PolicyRules::new(&read.policy);
+        rules.set_windows(&read.policy, &read.windows_us);
+        let (logs, windows_us) = (logs.into(), read.windows_us.into());
+        Ok(Self { rules, codec, logs, suffixes, windows_us, policy: read.policy })
+    }
+
+    /// Whether a quota counts by the calendar, and the text has no windows.
+    pub fn lacks_windows(&self) -> bool {
+        self.windows_us.is_empty() && self.policy.quotas().iter().any(|quota| quota.calendar().is_some())
+    }
+
+    /// Whether a time is in all windows by the calendar.
+    pub fn is_in_windows(&self, now_us: u64) -> bool {
+        self.windows_us.iter().all(|window_us| window_us.contains(&now_us))
+    }
+
+    /// The text of these quotas with the windows of a time.
+    pub(crate) fn with_windows(&self, quotas: &[u8], now_us: u64) -> Vec<u8> {
+        let mut windows = String::new();
+        for calendar in self.policy.quotas().iter().filter_map(Quota::calendar) {
+            write_window(&mut windows, &calendar.window_us(now_us));
+        }
+        [quotas, windows.as_bytes()].concat()
     }
 
     /// The number of keys of an entry: the main key, its logs, and those that other quotas used, which the next write deletes.
@@ -137,7 +163,7 @@ mod tests {
             policies.named(format!("{limit}/s").as_bytes()).unwrap();
             assert!(policies.known.len() <= MAX_POLICIES);
         }
-        for text in [&b"5/month"[..], b"", b"\xFF", &vec![b'1'; MAX_LENGTH + 1]] {
+        for text in [&b"5/s\nwindow 1 2"[..], b"", b"\xFF", &vec![b'1'; MAX_LENGTH + 1]] {
             assert!(policies.named(text).is_err());
         }
         assert!(policies.named(b"5/s").is_ok());

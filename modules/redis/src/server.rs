@@ -161,6 +161,9 @@ extern "C" fn decide(context: *mut Context, texts: *mut *mut Text, length: c_int
             invocation.required(3)?;
             let mut keys = Keys { invocation, first: 3 };
             let policy = session.policies.named(policy)?;
+            if policy.lacks_windows() {
+                return Err(Refusal::of("the policy has a quota by the calendar and no window"));
+            }
             let names = invocation.texts.iter().skip(3).map(|name| invocation.api.bytes(*name));
             let call = Call::read(call, holds, policy.entries(names)?)?;
             call.decide(&policy, now_us(), &mut keys, &mut session.reply);

@@ -11,7 +11,7 @@ use polylimit_redis::keyspace::{Change, Effect, Found, Keyspace};
 use polylimit_redis::policies::Policies;
 use polylimit_rules::units::MAX_US;
 
-const POLICIES: [&str; 11] = [
+const POLICIES: [&str; 13] = [
     "10/s token_bucket",
     "1000000000000/366d token_bucket burst=1000000000000",
     "10/minute token_bucket step=5; 7/h",
@@ -20,6 +20,8 @@ const POLICIES: [&str; 11] = [
     "5/s\npenalty 2 1000000 60000000 3600000000 5000000",
     "999983/day token_bucket\npast 1790000000000000 10/day token_bucket\npast 1790000000000001 0/day token_bucket",
     "10/m token_bucket step=2; 0/s\nnow",
+    "5/month; 9/day zone=Europe/Berlin count_denied\nwindow 1788220800000000 1790812800000000\nwindow 1789941600000000 1790028000000000",
+    "20/week from=sunday; 7/h sliding_log",
     "5/s sliding_log",
     "300/day sliding_log count_denied; 7/m; 0/h sliding_log; 1000000000000/h sliding_log excess=50%\nlogs 1000 5000000",
     "3 concurrent; 20/m sliding_log\npenalty 2 1000000 60000000 3600000000 5000000\nlogs 9",

@@ -15,6 +15,8 @@
 //! `5/minute fixed_window aligned`: five requests at 59 s pass and the sixth has to wait 1 s, for the window that
 //! starts at 60 s. Without `aligned` the window starts at 59 s, and the sixth would wait 60 s.
 
+use std::ops::Range;
+
 use crate::algorithm::Rules;
 use crate::quota::Quota;
 use crate::quota::calendar::Calendar;
@@ -34,6 +36,8 @@ enum Windows {
     /// At multiples of the period.
     Aligned(u64),
     Calendar(Calendar),
+    /// The window by the calendar in which all decisions are, for as long as these rules are used.
+    Known(Range<u64>),
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -52,12 +56,18 @@ impl FixedWindow {
         Self { capacity: quota.capacity(), windows }
     }
 
+    /// The same by the calendar, for decisions within this window.
+    pub(crate) fn within(quota: &Quota, window_us: Range<u64>) -> Self {
+        Self { capacity: quota.capacity(), windows: Windows::Known(window_us) }
+    }
+
     /// Where a window that begins now starts.
     fn start_us(&self, now_us: u64) -> u64 {
         match &self.windows {
             Windows::Floating(_) => now_us,
             Windows::Aligned(period_us) => now_us - now_us % period_us,
             Windows::Calendar(calendar) => calendar.window_us(now_us).start,
+            Windows::Known(window_us) => window_us.start,
         }
     }
 
@@ -68,6 +78,7 @@ impl FixedWindow {
                 state.start_us <= now_us && now_us - state.start_us >= *period_us
             }
             Windows::Calendar(calendar) => state.start_us < calendar.window_us(now_us).start,
+            Windows::Known(window_us) => state.start_us < window_us.start,
         };
         if state.count == 0 || is_over {
             State { count: 0, start_us: self.start_us(now_us) }
@@ -82,6 +93,7 @@ impl FixedWindow {
         match &self.windows {
             Windows::Floating(period_us) | Windows::Aligned(period_us) => state.start_us + period_us - now_us,
             Windows::Calendar(calendar) => calendar.window_us(now_us).end - now_us,
+            Windows::Known(window_us) => window_us.end.saturating_sub(now_us),
         }
     }
 }

@@ -12,7 +12,7 @@ use super::record::{
     Bytes, COMMITS, Form, RESERVATIONS, Reader, Record, Tag, put, read_blocks, read_reservations,
     write_blocks, write_reservations,
 };
-use super::{PolicyCodec, States, Unreadable, write_long_bucket, write_state};
+use super::{PolicyCodec, QuotaCodec, States, Unreadable, write_long_bucket, write_state};
 use crate::algorithm::State;
 use crate::general::KeyOperation;
 use crate::history::rate;
@@ -195,8 +195,9 @@ impl PolicyCodec {
 
     /// The time until which a key with this value lives at least: with every quota that has a record.
     pub fn lives_until_us(&self, value: &Value<'_>) -> u64 {
-        let records = self.policy.quotas().iter().zip(&value.quotas);
-        let quotas = records.filter_map(|(quota, record)| Some(lives_until_us(quota, (*record)?.1)));
+        let records = self.each().zip(&value.quotas);
+        let quotas =
+            records.filter_map(|((quota, codec), record)| Some(lives_until_us(quota, codec, (*record)?.1)));
         let lists = [value.reservations, value.commits].into_iter().flatten().map(list_lives_until_us);
         quotas.chain(lists).fold(value.unknown_until_us, u64::max)
     }
@@ -290,7 +291,7 @@ impl PolicyCodec {
             } else {
                 self.write_record(at, &states[at], out);
             }
-            until_us = until_us.max(lives_until_us(quota, &out[from..]));
+            until_us = until_us.max(lives_until_us(quota, &self.quotas[at], &out[from..]));
         }
         until_us
     }
@@ -342,7 +343,7 @@ impl PolicyCodec {
                 out.truncate(from);
                 out.extend_from_slice(record.map_or(&[], |(_, record)| record));
             }
-            until_us = until_us.max(lives_until_us(quota, &out[from..]));
+            until_us = until_us.max(lives_until_us(quota, &self.quotas[at], &out[from..]));
         }
         until_us = until_us.max(put_list(RESERVATIONS, before.reservations, reservations, now_us, out));
         for state in rest {
@@ -454,7 +455,7 @@ fn next_multiple(us: u64, unit_us: u64) -> u64 {
 
 /// The time until which a key with this record lives at least; 0 without a record. It depends on the record alone, whatever its quota's
 /// numbers are now.
-fn lives_until_us(quota: &Quota, record: &[u8]) -> u64 {
+fn lives_until_us(quota: &Quota, codec: &QuotaCodec, record: &[u8]) -> u64 {
     let unit_us = quota.period_us().max(MIN_EXPIRY_UNIT_US);
     let read = || {
         let mut record = Reader(record);
@@ -481,7 +482,12 @@ fn lives_until_us(quota: &Quota, record: &[u8]) -> u64 {
         }
         if form == Form::FixedWindow as u8 {
             record.number(6)?;
-            return Some(record.number(7)? + quota.period_us());
+            let start_us = record.number(7)?;
+            return Some(match &codec.window_us {
+                Some(window_us) if start_us < window_us.start => window_us.start,
+                Some(window_us) => window_us.end,
+                None => start_us + quota.period_us(),
+            });
         }
         if form == Form::SlidingWindow as u8 {
             record.bytes(2)?;

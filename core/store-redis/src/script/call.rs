@@ -230,6 +230,16 @@ impl PolicyCall {
         with_windows(&self.fast_path_arguments, &self.windows, |window| window.in_fast_path, windows_us)
     }
 
+    /// The policy as the module reads it, with the windows of a time.
+    fn with_windows_of_module(&self, policy: &str, windows_us: u64) -> String {
+        let mut text = String::with_capacity(policy.len() + 48 * self.windows.len());
+        text.push_str(policy);
+        for window in &self.windows {
+            wire::write_window(&mut text, &window.calendar.window_us(windows_us));
+        }
+        text
+    }
+
     fn policy_arguments(&self, windows_us: u64) -> Cow<'_, [u8]> {
         with_windows(&self.policy_arguments, &self.windows, |window| Some(window.in_policy), windows_us)
     }
@@ -249,7 +259,12 @@ impl PolicyCall {
     ) {
         command.clear();
         if let (ScriptReference::Module, Some(policy)) = (script, &self.of_module) {
-            command.arg("POLYLIMIT.DECIDE").arg(&**policy);
+            command.arg("POLYLIMIT.DECIDE");
+            if self.windows.is_empty() {
+                command.arg(&**policy);
+            } else {
+                command.arg(self.with_windows_of_module(policy, header.windows_us));
+            }
             put_header(&mut command.bufmut_for_next_arg(0), header, entries);
             put_holds(&mut command.bufmut_for_next_arg(0), entries);
             for entry in entries {
