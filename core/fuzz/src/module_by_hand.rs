@@ -38,12 +38,19 @@ impl Keyspace for Key {
                 self.value = Some(bytes.into_vec());
             }
             Change::Set(bytes, _) => self.value = Some(bytes.into_vec()),
-            Change::Write(..) => panic!("only logs are written in part"),
+            Change::Write(at, bytes, _) => {
+                let mut value = self.value.take().unwrap_or_default();
+                assert!(at <= value.len());
+                value.truncate(at);
+                value.extend_from_slice(&bytes);
+                self.value = Some(value);
+            }
         }
     }
 
-    fn update_together(&mut self, _: Range<usize>, _: &mut dyn FnMut(&[Found<'_>]) -> Vec<Effect>) {
-        panic!("these commands have one key");
+    fn update_together(&mut self, keys: Range<usize>, decide: &mut dyn FnMut(&[Found<'_>]) -> Vec<Effect>) {
+        assert!(keys.is_empty(), "these commands have one key");
+        decide(&[]);
     }
 }
 

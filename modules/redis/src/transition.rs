@@ -187,6 +187,11 @@ impl Prepared {
     ) -> Change {
         let mut bytes = Bytes::new();
         let until_us = self.codec.write_value(value, states, written, now_us, &mut bytes);
+        // A denial may be counted by a log alone: then the other records stay, in the order in which they were found.
+        let is_of_logs = !self.logs.is_empty() && written != Written::All && bytes.len() == before.len();
+        if is_of_logs && self.codec.cut(&bytes).is_ok_and(|after| after.has_records_of(value)) {
+            return Change::Nothing;
+        }
         self.changed(before, value, bytes, until_us, is_manual)
     }
 

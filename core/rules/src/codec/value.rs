@@ -58,6 +58,14 @@ pub enum Written {
 }
 
 impl Value<'_> {
+    /// Whether another value has the same records, in whichever order.
+    pub fn has_records_of(&self, other: &Value<'_>) -> bool {
+        self.quotas.iter().eq(other.quotas.iter())
+            && (self.reservations, self.blocks, self.commits)
+                == (other.reservations, other.blocks, other.commits)
+            && self.unknown.iter().eq(other.unknown.iter())
+    }
+
     /// Whether the key has reservations.
     pub fn has_reservations(&self) -> bool {
         self.reservations.is_some()

@@ -200,6 +200,11 @@ impl Random {
         self.0.u64(..bound.max(1))
     }
 
+    /// A place in a list of this length.
+    pub(crate) fn index(&mut self, length: usize) -> usize {
+        self.0.usize(..length.max(1))
+    }
+
     /// True once in this number of times.
     pub(crate) fn once_in(&mut self, times: u64) -> bool {
         self.below(times) == 0

@@ -102,10 +102,10 @@ fn log(entries: usize, width: usize, now_us: u64, random: &mut Random) -> Vec<u8
 fn long_logs_have_the_same_bytes_with_scripts_and_module() {
     let mut pair = Pair::start(1);
     let (mut longest, mut admitted) = (0, 0);
-    for step in 0..1_500_u64 {
+    for step in 0..1_500_usize {
         if step % 150 == 0 {
             // Totals get more bytes with the largest limit.
-            pair.change([2_000, 400_000_000, 1_200, 20][step as usize / 150 % 4]);
+            pair.change([2_000, 400_000_000, 1_200, 20][step / 150 % 4]);
             let value = log(900, 4, pair.clock.now_us(), &mut pair.random);
             pair.store(&value);
         }
@@ -135,13 +135,13 @@ fn malformed_logs_are_replaced_by_the_same_bytes() {
         let (entries, width) = (pair.random.pick(&[1, 3, 20, 500]), pair.random.pick(&[4, 6]));
         let mut value = log(entries, width, pair.clock.now_us(), &mut pair.random);
         match pair.random.below(5) {
-            0 => value.truncate(1 + pair.random.below(value.len() as u64) as usize),
+            0 => value.truncate(1 + pair.random.index(value.len())),
             1 => value.push(7),
             _ => {
                 for _ in 0..=pair.random.below(2) {
-                    let within = if pair.random.once_in(2) { 12 } else { value.len() as u64 };
-                    let at = pair.random.below(within);
-                    value[at as usize] = pair.random.pick(&[0, 1, 4, 6, 127, 255]);
+                    let within = if pair.random.once_in(2) { 12 } else { value.len() };
+                    let at = pair.random.index(within);
+                    value[at] = pair.random.pick(&[0, 1, 4, 6, 127, 255]);
                 }
             }
         }
