@@ -47,10 +47,11 @@ use crate::codec::record::{
     read_groups, write_blocks, write_groups,
 };
 use crate::history::{
-    Change, PastNumbers, bucket_ran_out, past_of, rate, repays_one, stepped_bucket_has_run_out,
+    Change, PastNumbers, bucket_ran_out, past_of, repays_one, stepped_bucket_has_run_out,
     stepped_bucket_ran_out,
 };
 use crate::policy::Policy;
+use crate::quota::tick::rate;
 use crate::quota::{Algorithm, Quota};
 use crate::units::MAX_US;
 

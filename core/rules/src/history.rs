@@ -9,7 +9,7 @@ use std::ops::Deref;
 use crate::algorithm::{State, stepped_bucket, token_bucket};
 use crate::policy::Policy;
 use crate::quota::Quota;
-use crate::quota::tick::{SATURATION, gcd};
+use crate::quota::tick::{SATURATION, rate};
 
 /// A policy whose numbers were changed, and when, in microseconds since the epoch.
 #[derive(Clone, Debug)]
@@ -208,23 +208,9 @@ pub(crate) fn stepped_bucket_ran_out(
     })
 }
 
-/// How many units of debt a tick repays under a limit and a tick.
-pub(crate) fn rate(limit: u64, period_us: u64, tick_us: u64) -> u64 {
-    limit / gcd(limit, period_us / tick_us)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn tick_repays_as_much_as_its_microseconds() {
-        for (limit, tick_us, expected) in
-            [(3, 1, 3), (1_000_000, 1, 1), (1_000_000, 10, 10), (7, 1_000, 7), (0, 1, 0)]
-        {
-            assert_eq!(rate(limit, 1_000_000, tick_us), expected, "{limit} {tick_us}");
-        }
-    }
 
     /// Ten units of a limit of 10/s, which are repaid a second later, and the numbers since.
     #[test]

@@ -304,7 +304,7 @@ impl GroupedBucket {
             return;
         }
         let start = served.place;
-        // Quotas whose capacity times the scale is above the farthest place are refused, and no more than some times the capacity is borrowed.
+        // A quota whose capacity times the scale is above the farthest place is refused, and a state has at most eight capacities of debt.
         let step = borrowed * (self.scale / self.shares[self.own].weight);
         served.place += i64::try_from(step).unwrap_or(MAX_PLACE_SIGNED);
         for (group, debts) in present.debts.iter_mut().enumerate() {

@@ -31,9 +31,8 @@
 
 use crate::algorithm::divisor::Divisor;
 use crate::algorithm::{Explanation, Rules};
-use crate::history::rate;
 use crate::quota::Quota;
-use crate::quota::tick::{SATURATION, gcd};
+use crate::quota::tick::{SATURATION, gcd, rate};
 
 #[derive(Clone, Debug)]
 pub struct TokenBucket {

@@ -15,7 +15,7 @@ use super::record::{
 use super::{PolicyCodec, QuotaCodec, States, Unreadable, write_long_bucket, write_state};
 use crate::algorithm::State;
 use crate::general::KeyOperation;
-use crate::history::rate;
+use crate::quota::tick::rate;
 use crate::quota::{Algorithm, Quota};
 use crate::reservation::list::{AS_RESERVED, Held, Hold, MAX_RESERVATIONS, Reservations, end_of};
 use crate::transition::{Operation, PolicyRules};

@@ -45,11 +45,25 @@ pub const fn gcd(mut a: u64, mut b: u64) -> u64 {
     a
 }
 
+/// How many units of debt a tick repays under a limit and a tick.
+pub(crate) fn rate(limit: u64, period_us: u64, tick_us: u64) -> u64 {
+    limit / gcd(limit, period_us / tick_us)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     const DAY_US: u64 = 86_400_000_000;
+
+    #[test]
+    fn tick_repays_as_much_as_its_microseconds() {
+        for (limit, tick_us, expected) in
+            [(3, 1, 3), (1_000_000, 1, 1), (1_000_000, 10, 10), (7, 1_000, 7), (0, 1, 0)]
+        {
+            assert_eq!(rate(limit, 1_000_000, tick_us), expected, "{limit} {tick_us}");
+        }
+    }
 
     #[test]
     fn nearly_every_quota_counts_in_microseconds() {

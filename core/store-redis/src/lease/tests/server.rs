@@ -3,6 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, Shutdown, TcpListener, TcpStream};
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
@@ -128,16 +129,38 @@ fn has(key: &[u8], part: &str) -> bool {
 /// The values of a call's keys.
 struct Values<'a>(&'a mut HashMap<Vec<u8>, Vec<u8>>, &'a [Vec<u8>]);
 
-impl Keyspace for Values<'_> {
-    fn update(&mut self, key: usize, decide: &mut dyn FnMut(Found<'_>) -> Effect) {
+impl Values<'_> {
+    fn found(&self, key: usize) -> Found<'_> {
+        self.0.get(&self.1[key]).map_or(Found::Nothing, |value| Found::String(value))
+    }
+
+    fn apply(&mut self, key: usize, change: Change) {
         let key = &self.1[key];
-        let found = self.0.get(key).map_or(Found::Nothing, |value| Found::String(value));
-        match decide(found).change {
+        match change {
             Change::Nothing => {}
             Change::Delete => drop(self.0.remove(key)),
             Change::Overwrite(bytes) | Change::Set(bytes, _) => {
                 self.0.insert(key.clone(), bytes.into_vec());
             }
+            Change::Write(at, bytes, _) => {
+                let value = self.0.get_mut(key).unwrap();
+                value.truncate(at);
+                value.extend_from_slice(&bytes);
+            }
+        }
+    }
+}
+
+impl Keyspace for Values<'_> {
+    fn update(&mut self, key: usize, decide: &mut dyn FnMut(Found<'_>) -> Effect) {
+        let change = decide(self.found(key)).change;
+        self.apply(key, change);
+    }
+
+    fn update_together(&mut self, keys: Range<usize>, decide: &mut dyn FnMut(&[Found<'_>]) -> Vec<Effect>) {
+        let found: Vec<_> = keys.clone().map(|key| self.found(key)).collect();
+        for (key, effect) in keys.zip(decide(&found)) {
+            self.apply(key, effect.change);
         }
     }
 }
