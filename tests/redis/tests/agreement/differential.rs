@@ -402,8 +402,8 @@ impl Answer {
     }
 }
 
-/// A main key's value in the form that does not depend on the path that a script takes: buckets have the short form wherever they can,
-/// counts as few bytes as they need, and a quota without any use has no record. Other values stay as they are.
+/// A main key's value in the form that does not depend on the path that a script takes: counts have as few bytes as they need, and a quota
+/// without any use has no record. Other values stay as they are.
 fn canonical(value: Vec<u8>) -> Vec<u8> {
     let (mut rest, mut out) = (&value[..], Vec::new());
     while let Some(form) = rest.first() {
@@ -427,11 +427,6 @@ fn canonical(value: Vec<u8>) -> Vec<u8> {
         };
         match record {
             _ if !is_used => {}
-            [2, head @ .., exponent] if *exponent == 0 && head[11..13] == [0, 0] => {
-                out.push(1);
-                out.extend_from_slice(&head[..11]);
-                out.extend_from_slice(&head[13..18]);
-            }
             // The counts of sub-windows have as few bytes as the largest needs, where the fast path leaves as many as it has found.
             [5, tag_1, tag_2, tag_3, tag_4, bytes, number, head @ ..] => {
                 let (head, counts) = head.split_at(13);

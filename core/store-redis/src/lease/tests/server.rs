@@ -12,6 +12,8 @@ use polylimit_redis::call::Call;
 use polylimit_redis::keyspace::{Change, Effect, Found, Keyspace};
 use polylimit_redis::policies::Policies;
 
+use crate::transport::connect::MODULE_PROTOCOL;
+
 /// What becomes of calls that concern a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Fault {
@@ -80,7 +82,7 @@ impl Server {
         loop {
             let words = read_command(&mut input)?;
             let reply = match &*words[0] {
-                b"POLYLIMIT.VERSION" => (vec![], b":1\r\n".to_vec()),
+                b"POLYLIMIT.VERSION" => (vec![], format!(":{MODULE_PROTOCOL}\r\n").into_bytes()),
                 b"TIME" => (vec![], b"*2\r\n$10\r\n1700000000\r\n$1\r\n0\r\n".to_vec()),
                 b"POLYLIMIT.DECIDE" => (words[4..].to_vec(), self.decide(&words)),
                 _ => (vec![], b"+OK\r\n".to_vec()),

@@ -127,7 +127,8 @@ write[1] = function(q, x)
   end
   local full_us = (at + ceil_div(debt, q.b)) * q.tick
   local until_us = lives_until(q, full_us)
-  if q.b == 1 and q.tick == 1 and debt < 1099511627776 then
+  -- Short where every debt fits: the fast path reads one of the two forms.
+  if q.b == 1 and q.tick == 1 and 8 * q.capacity * q.a < 1099511627776 then
     return pack('>Bc4I7I5', 1, q.tag, at, debt), until_us
   end
   return pack('>Bc4I7I7I5B', 2, q.tag, at, debt, q.limit, q.exponent), until_us
