@@ -40,6 +40,7 @@ fn main() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
 
     lone::report(&server, &runtime, quick);
+    lone::report_requests(&server, &runtime, quick);
     server_cpu::report(&server, &runtime, quick);
     server_cpu::report_parts(&server, quick);
     server_cpu::report_reservations(&server, quick);
