@@ -63,8 +63,8 @@ type Service interface {
 	Leave(name string)
 }
 
-// Run runs the cases of a file that the framework can express, which are at least so many: start makes a service with the limits of a case,
-// and returns the error of the first limit that is refused.
+// Run runs the cases of a file that the framework can express, and fails if they are fewer than least. The function start makes a service
+// with the limits of a case, and returns the error of the first limit that is refused.
 func Run(t *testing.T, file string, least int, isExpressible func(*Case) bool, start func(*testing.T, *Case, *Stores) (Service, error)) {
 	t.Helper()
 	_, source, _, _ := runtime.Caller(0)

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// HTTP sends the requests of a case to a server, and tells its handler in fields of the request what to do.
+// HTTP sends the requests of a case to a server. A field of each request has what its handler is to do.
 type HTTP struct {
 	// Handled is whether the handler has got the request.
 	Handled atomic.Bool

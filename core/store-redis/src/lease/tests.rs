@@ -12,6 +12,7 @@ use crate::keys::channel::Channel;
 use crate::lease::grant::{Grant, repaid_us};
 use crate::lease::key_lease::{KeyLease, LeaseKey, Take};
 use crate::script::reply::ScriptDecision;
+use polylimit_rules::decision::{Decision, QuotaUsage, Several, Source};
 use polylimit_rules::policy::Policy;
 use polylimit_rules::quota::{Algorithm, Quota};
 use polylimit_rules::transition::Operation;
@@ -19,6 +20,25 @@ use polylimit_rules::units::micros;
 use polylimit_runtime::clock::ManualClock;
 use polylimit_store::charge::{Action, Charge, PolicyId};
 use polylimit_store_memory::MemoryStore;
+
+/// A reply that admits and spends these units, with these views of the quotas.
+pub(super) fn admitted(spent: u64, now_us: u64, views: &[QuotaUsage]) -> ScriptDecision {
+    let (total, several) = Several::of(views.iter().copied());
+    let decision = Decision {
+        total,
+        several,
+        wait_us: 0,
+        allowed: true,
+        source: Source::Store,
+        degraded: None,
+        cause: None,
+        crossed: false,
+        elastic: false,
+        shadowed: false,
+        repeated: false,
+    };
+    ScriptDecision { decision, spent, now_us, seen: None, others: Box::default() }
+}
 
 const KEY: &[u8] = b"key";
 const HOLDERS: usize = 3;

@@ -1,7 +1,8 @@
 //! When units expire, by hand.
 
 use super::*;
-use polylimit_rules::decision::{QuotaUsage, Several, Source};
+use crate::lease::tests::admitted;
+use polylimit_rules::decision::QuotaUsage;
 use polylimit_rules::policy::Policy;
 
 const SECOND_US: u64 = 1_000_000;
@@ -12,23 +13,11 @@ fn quotas(text: &str) -> Vec<Quota> {
 
 /// A reply at that time of the store, with the quotas' times to their reset.
 fn replied(now_us: u64, reset_after_us: &[u64]) -> ScriptDecision {
-    let views =
-        reset_after_us.iter().map(|us| QuotaUsage { limit: 10, remaining: 5, reset_after_us: *us, over: 0 });
-    let (total, several) = Several::of(views);
-    let decision = Decision {
-        total,
-        several,
-        wait_us: 0,
-        allowed: true,
-        source: Source::Store,
-        degraded: None,
-        cause: None,
-        crossed: false,
-        elastic: false,
-        shadowed: false,
-        repeated: false,
-    };
-    ScriptDecision { decision, spent: 1, now_us, seen: None, others: Box::default() }
+    let views: Vec<_> = reset_after_us
+        .iter()
+        .map(|us| QuotaUsage { limit: 10, remaining: 5, reset_after_us: *us, over: 0 })
+        .collect();
+    admitted(1, now_us, &views)
 }
 
 /// A span of the store's time as this process waits for it: shorter by a 1024th and a microsecond.

@@ -1,6 +1,7 @@
 //! The life of a key's lease: how much it takes, what it spends, and what it gives back.
 
 use super::*;
+use crate::lease::tests::admitted;
 use polylimit_rules::transition::Operation;
 use polylimit_store::charge::Action;
 
@@ -27,21 +28,7 @@ fn usage(remaining: u64, reset_after_us: u64) -> QuotaUsage {
 }
 
 fn replied(spent: u64, views: &[QuotaUsage]) -> ScriptDecision {
-    let (total, several) = Several::of(views.iter().copied());
-    let decision = Decision {
-        total,
-        several,
-        wait_us: 0,
-        allowed: true,
-        source: Source::Store,
-        degraded: None,
-        cause: None,
-        crossed: false,
-        elastic: false,
-        shadowed: false,
-        repeated: false,
-    };
-    ScriptDecision { decision, spent, now_us: 0, seen: None, others: Box::default() }
+    admitted(spent, 0, views)
 }
 
 /// Takes units that the store has in full, at that time.
